@@ -5,6 +5,7 @@
 #include "output.h"
 #include "plugin/catalogue.h"
 #include "sim/report.h"
+#include "sim_replay.h"
 #include "tune/tune.h"
 #include "util/grow.h"
 
@@ -22,12 +23,13 @@ struct sim_options {
     long nranks, root, per_host, seed;
     size_t first, last;
     long factor;
-    bool path, every, help;
+    bool replay, path, every, help;
 };
 
 // clang-format off
 static const char usage[] =
     "Usage: kolo sim COLLECTIVE -n N [--machine FILE] [--algo NAME] [-b SIZE] [-e SIZE] [-f FACTOR]\n"
+    "       kolo sim --replay [-n N] [--machine FILE] RECORD...\n"
     "Predict the time of a collective (allreduce, ...) on a machine that need not be here. The\n"
     "programs that would run there are simulated, op by op.\n"
     "  -n, --ranks N      number of ranks\n"
@@ -45,6 +47,8 @@ static const char usage[] =
     "  -t, --trace FILE   write the last row's ops as a trace that Perfetto and Chrome show\n"
     "  -J, --json FILE    write the results as JSON (\"-\": to standard output, and no table)\n"
     "  -E, --every        simulate every rank, also where one host stands for all\n"
+    "  -R, --replay       what the calls of flight records, kolo's or PyTorch's as JSON, would take\n"
+    "                     on the machine, a file for each rank; with -n, on so many ranks\n"
     "  -h, --help         print this help\n"
     "Names of a machine file: those of KOLO_COSTS (kolo env KOLO_COSTS), and\n";
 // clang-format on
@@ -111,6 +115,8 @@ static bool take_option(int option, const char *value, struct sim_options *o)
         return o->path = true;
     case 'E':
         return o->every = true;
+    case 'R':
+        return o->replay = true;
     default:
         return o->help = true;
     }
@@ -118,25 +124,19 @@ static bool take_option(int option, const char *value, struct sim_options *o)
 
 static int parse_options(int argc, char **argv, struct sim_options *o)
 {
-    static const struct option options[] = {{"ranks", required_argument, NULL, 'n'},
-                                            {"machine", required_argument, NULL, 'm'},
-                                            {"algo", required_argument, NULL, 'a'},
-                                            {"min", required_argument, NULL, 'b'},
-                                            {"max", required_argument, NULL, 'e'},
-                                            {"factor", required_argument, NULL, 'f'},
-                                            {"root", required_argument, NULL, 'r'},
-                                            {"seed", required_argument, NULL, 's'},
-                                            {"per-host", required_argument, NULL, 'k'},
-                                            {"path", no_argument, NULL, 'p'},
-                                            {"trace", required_argument, NULL, 't'},
-                                            {"json", required_argument, NULL, 'J'},
-                                            {"every", no_argument, NULL, 'E'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"ranks", required_argument, NULL, 'n'},    {"machine", required_argument, NULL, 'm'},
+        {"algo", required_argument, NULL, 'a'},     {"min", required_argument, NULL, 'b'},
+        {"max", required_argument, NULL, 'e'},      {"factor", required_argument, NULL, 'f'},
+        {"root", required_argument, NULL, 'r'},     {"seed", required_argument, NULL, 's'},
+        {"per-host", required_argument, NULL, 'k'}, {"path", no_argument, NULL, 'p'},
+        {"trace", required_argument, NULL, 't'},    {"json", required_argument, NULL, 'J'},
+        {"every", no_argument, NULL, 'E'},          {"replay", no_argument, NULL, 'R'},
+        {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0}};
     int option;
     optind = 1;
     opterr = 0;
-    while ((option = getopt_long(argc, argv, ":n:m:a:b:e:f:r:s:k:t:J:pEh", options, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, ":n:m:a:b:e:f:r:s:k:t:J:pERh", options, NULL)) != -1) {
         if (option == '?' || option == ':') {
             (void)kolo_option_refuse("kolo sim", argc, argv, option);
             return 2;
@@ -145,10 +145,13 @@ static int parse_options(int argc, char **argv, struct sim_options *o)
             return fail_usage("a value is out of range or no number", optarg);
         }
     }
-    o->coll = optind < argc ? argv[optind++] : NULL;
     if (o->help) {
         return 0;
     }
+    if (o->replay) {
+        return optind < argc ? 0 : fail_usage("--replay needs a file", NULL);
+    }
+    o->coll = optind < argc ? argv[optind++] : NULL;
     if (optind < argc) {
         return fail_usage("one collective at a time", argv[optind]);
     }
@@ -161,53 +164,6 @@ static int parse_options(int argc, char **argv, struct sim_options *o)
         return fail_usage("sizes end at 1T", NULL);
     }
     return o->root < o->nranks ? 0 : fail_usage("--root must be less than -n", NULL);
-}
-
-/* ---- the machine ---- */
-
-static kolo_status open_machine(const struct sim_options *o, struct kolo_sim_machine *out)
-{
-    const char *given = kolo_env("KOLO_COSTS");
-    kolo_status st = KOLO_OK;
-    kolo_sim_machine_init(out);
-    if (o->machine != NULL && strcmp(o->machine, "live") == 0) {
-        st = kolo_sim_machine_live(out);
-    } else if (o->machine != NULL) {
-        st = kolo_sim_machine_read(o->machine, out);
-    } else if (given != NULL) {
-        st = kolo_costs_parse(given, &out->costs)
-                 ? KOLO_OK
-                 : kolo_fail(KOLO_ERR_INVALID, "KOLO_COSTS is \"%s\"", given);
-        kolo_sim_machine_local(out);
-    }
-    out->ranks_per_host = o->per_host > 0 ? (int)o->per_host : out->ranks_per_host;
-    return st;
-}
-
-/* ---- the choice ---- */
-
-static kolo_status open_chooser(const struct kolo_sim_place *place, int **host,
-                                struct kolo_chooser **out)
-{
-    *host = malloc((size_t)place->nranks * sizeof **host);
-    if (*host == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", place->nranks);
-    }
-    for (int r = 0; r < place->nranks; r++) {
-        (*host)[r] = kolo_sim_host_of(place, r);
-    }
-    const struct kolo_chooser_options options = {.nranks = place->nranks,
-                                                 .nhosts = place->nhosts,
-                                                 .order = place->order,
-                                                 .host = *host,
-                                                 .place = place->place,
-                                                 .nlevels = place->groups.nlevels,
-                                                 .group = place->groups.group,
-                                                 .costs = place->machine->costs,
-                                                 .algo_count = kolo_algo_count_all,
-                                                 .algo_at = kolo_algo_at,
-                                                 .max_phases = UINT16_MAX};
-    return kolo_chooser_create(&options, out);
 }
 
 /* ---- a row ---- */
@@ -376,7 +332,7 @@ static kolo_status run_sweep(const struct sim_options *o, const struct kolo_sim_
     struct kolo_chooser *chooser = NULL;
     int *host = NULL;
     KOLO_TRY(kolo_sim_place_open(machine, sweep->nranks, &place));
-    kolo_status st = open_chooser(&place, &host, &chooser);
+    kolo_status st = sim_chooser_open(&place, &host, &chooser);
     for (size_t size = o->first; size <= o->last && st == KOLO_OK && sweep->nrows < MAX_ROWS;
          size *= (size_t)o->factor) {
         st = sweep_size(o, machine, chooser, sweep, size);
@@ -388,6 +344,11 @@ static kolo_status run_sweep(const struct sim_options *o, const struct kolo_sim_
     free(host);
     kolo_sim_place_close(&place);
     return st;
+}
+
+static const char *machine_name(const struct sim_options *o)
+{
+    return o->machine != NULL ? o->machine : "typical costs";
 }
 
 int kolo_tool_sim(int argc, char **argv)
@@ -402,16 +363,27 @@ int kolo_tool_sim(int argc, char **argv)
     if (o.help) {
         return print_usage(stdout, 0);
     }
-    if (!kolo_coll_find(o.coll, strlen(o.coll), &sweep.coll)) {
+    if (!o.replay && !kolo_coll_find(o.coll, strlen(o.coll), &sweep.coll)) {
         return fail_usage("no such collective", o.coll);
     }
-    if (kolo_plugins_load() != KOLO_OK || open_machine(&o, &machine) != KOLO_OK) {
+    if (kolo_plugins_load() != KOLO_OK ||
+        sim_machine_open(o.machine, (int)o.per_host, &machine) != KOLO_OK) {
         return fail_library();
+    }
+    if (o.replay) {
+        const struct sim_replay_options options = {.path = argv + optind,
+                                                   .npaths = argc - optind,
+                                                   .nranks = (int)o.nranks,
+                                                   .seed = (uint64_t)o.seed,
+                                                   .machine = &machine,
+                                                   .machine_name = machine_name(&o),
+                                                   .json = o.json};
+        return sim_replay(&options);
     }
     sweep.costs = &machine.costs;
     sweep.nranks = (int)o.nranks;
     sweep.root = (int)o.root;
-    sweep.machine = o.machine != NULL ? o.machine : "typical costs";
+    sweep.machine = machine_name(&o);
     const kolo_status st = run_sweep(&o, &machine, &sweep);
     const int status = st == KOLO_OK ? write_results(&o, &sweep) : fail_library();
     for (int i = 0; i < sweep.nrows; i++) {

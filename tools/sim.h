@@ -4,6 +4,7 @@
 #define KOLO_TOOLS_SIM_H
 
 #include "sim/sim.h"
+#include "tune/tune.h"
 
 #include <stdio.h>
 
@@ -29,6 +30,15 @@ struct sim_sweep {
     int nrows, cap;
     struct kolo_text skipped; /* a line for each algorithm that has no plan here */
 };
+
+/* The machine of a file, "live" for this one, or NULL: the costs of KOLO_COSTS, or typical ones.
+ * per_host > 0: so many ranks on each host. Errors: INVALID, SYSTEM. */
+KOLO_CHECK kolo_status sim_machine_open(const char *name, int per_host,
+                                        struct kolo_sim_machine *out);
+/* What kolo would choose for ranks on `place`. The caller frees *host after the chooser, also after
+ * an error. Errors: INVALID, SYSTEM. */
+KOLO_CHECK kolo_status sim_chooser_open(const struct kolo_sim_place *place, int **host,
+                                        struct kolo_chooser **out);
 
 /* Fill in the columns from size and time. */
 void sim_row_rate(const struct sim_sweep *sweep, struct sim_row *row);

@@ -3,6 +3,7 @@
 
 libkolo is looked for in KOLO_BUILD (a build folder), in the build folder of the source tree that
 this is part of, in the Python package kolo, whose library then serves both, then by pkg-config.
+KOLO_TORCH_BUILT names a folder with the package built for this torch: it is packed, not compiled again.
 """
 import os
 import pathlib
@@ -91,6 +92,13 @@ def main():
         """Puts libkolo beside the extension, and what torch that was built for."""
 
         def build_extensions(self):
+            extension = self.extensions[0]
+            compiled = pathlib.Path(os.environ.get("KOLO_TORCH_BUILT", "")) / self.get_ext_filename(extension.name)
+            if os.environ.get("KOLO_TORCH_BUILT") and compiled.exists():
+                target = pathlib.Path(self.get_ext_fullpath(extension.name))
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(compiled, target)
+                return
             self.extensions[0].sources = bundles(pathlib.Path(self.build_temp).resolve())
             super().build_extensions()
 

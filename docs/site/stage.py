@@ -20,7 +20,7 @@ import markdown
 # The order of a newcomer. A pattern takes what no exact name and no earlier pattern has taken.
 SECTIONS = {
     "Start": ["README.md", "docs/install.md", "docs/README.md"],
-    "Guides": ["docs/hosts.md", "docs/pytorch.md", "torch/README.md", "python/README.md", "docs/nccl.md", "docs/mpi.md",
+    "Guides": ["docs/hosts.md", "docs/pytorch.md", "docs/frameworks.md", "torch/README.md", "python/README.md", "docs/nccl.md", "docs/mpi.md",
                "docs/gpu.md", "docs/failures.md", "docs/log.md", "docs/tuning.md", "train/README.md",
                "docs/*.md", "examples/README.md", "examples/*/README.md"],
     "Reference": ["docs/tools.md", "docs/environment.md", "@manual", "@headers"],

@@ -209,6 +209,15 @@ const char *kolo_status_name(kolo_status status);
  * values, or the rank at fault. "" if no call has failed. Valid until the thread's next failure. */
 KOLO_EXPORT
 const char *kolo_error_text(void);
+/* Write a line to kolo's log, if KOLO_DEBUG asks for INFO. For libraries that use kolo: their lines go
+ * where kolo's go, also with KOLO_DEBUG_FILE. Signs that a terminal would obey are escaped. */
+KOLO_EXPORT
+void kolo_log_line(const char *text);
+/* Give every later warning of this process to `fn`, whatever KOLO_DEBUG says. For example a rank waits
+ * for a stopped rank, which the text names. Any thread calls fn, at any time. fn must not call kolo,
+ * and `text` is valid until it returns. NULL: to none any more. The log stays as it is. */
+KOLO_EXPORT
+void kolo_warn_with(void (*fn)(const char *text));
 /* The bytes of one element; 0 for an unknown type. */
 KOLO_EXPORT
 size_t kolo_type_bytes(enum kolo_type type);

@@ -48,6 +48,47 @@ KOLO_CHECK kolo_status kolo_comm_grow(struct kolo_comm *comm, const struct kolo_
                                       int rank, const struct kolo_config *config,
                                       struct kolo_comm **out);
 
+/* Agree among the survivors on the bitwise AND of their words, and on the ranks that have failed.
+ * All ranks of `comm` that live call it; it may have failed. Every rank that gets OK gets the same
+ * *word and the same failed[room], ascending, with their number in `count_out` (which may be NULL),
+ * also if ranks die meanwhile. A rank that has not come after the time-out of `comm` counts as
+ * failed, and gets PEER if it comes later. No rank waits for one that has ended. All ranks must be
+ * on one host, and share memory. Errors: INVALID (also inside a group), UNSUPPORTED (ranks of
+ * several hosts), PEER (the others go on without this rank), ABORTED (kolo_comm_abort() meanwhile),
+ * SYSTEM. */
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_comm_agree(struct kolo_comm *comm, uint64_t *word, int failed[],
+                                       int room, int *count_out);
+
+/* Form a communicator of any old and new ranks, in any order. members[i] is the number in `comm` of
+ * the rank that becomes rank i, or -1 for a new rank, which calls kolo_comm_enter(). The old ranks
+ * in the list call this, all with the same list; the others are left out of later agreements of
+ * `comm`. All pass the same `id`: a new one of kolo_id_create() for each call. Other threads may go
+ * on calling on `comm`, and it must still be destroyed; it may have failed.
+ *
+ * If members die meanwhile, the others try again without them: those behind move up. So the size
+ * may be smaller than asked for; with kolo_comm_failed_ranks() or new numbers the caller finds out
+ * who is missing. On one host either all survivors get the new communicator, or none does. `config`
+ * NULL: the options of `comm`. Errors: INVALID (also inside a group, and if the lists differ),
+ * UNSUPPORTED (ranks of several hosts), PEER (the others go on without this rank; no rank is left),
+ * TIMEOUT, ABORTED (kolo_comm_abort() meanwhile), SYSTEM. */
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_comm_reconfigure(struct kolo_comm *comm, const struct kolo_id *id,
+                                             const int members[], int nranks,
+                                             const struct kolo_config *config,
+                                             struct kolo_comm **out);
+/* Enter a communicator that old ranks form by kolo_comm_reconfigure(), as its rank `rank` of
+ * `nranks`. If members die meanwhile, numbers may be smaller than these. Errors: INVALID, PEER (the
+ * others go on without this rank), TIMEOUT, SYSTEM. */
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_comm_enter(const struct kolo_id *id, int nranks, int rank,
+                                       const struct kolo_config *config, struct kolo_comm **out);
+/* How many changes of its members have led to this communicator: 0 after a creation, one more than
+ * the old communicator's after kolo_comm_shrink(), kolo_comm_grow() and kolo_comm_reconfigure(). The
+ * same on all ranks. -1 for NULL. */
+KOLO_EXPORT
+int kolo_comm_epoch(const struct kolo_comm *comm);
+
 #ifdef __cplusplus
 }
 #endif

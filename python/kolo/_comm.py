@@ -241,6 +241,39 @@ class Comm:
         check(lib.kolo_comm_grow(self._open(), _id(id), nranks, self.rank, _config(config), ctypes.byref(out)))
         return Comm._of(out.value)
 
+    def agree(self, word: int = 0) -> tuple[int, list[int]]:
+        """The bitwise AND of the survivors' words of 64 bits, and the ranks that have failed: the same on all
+        survivors, whoever dies meanwhile. All ranks that live call it, of one host, also after a failure.
+
+        Raises PeerError on a rank without which the others have gone on."""
+        agreed = ctypes.c_uint64(word)
+        ranks = (ctypes.c_int * self.size)()
+        count = ctypes.c_int()
+        check(lib.kolo_comm_agree(self._open(), ctypes.byref(agreed), ranks, self.size, ctypes.byref(count)))
+        return agreed.value, ranks[:count.value]
+
+    def reconfigure(self, id: bytes, members: Sequence[int], config: Optional[Config] = None) -> Comm:
+        """Form a communicator of any of these ranks and new ones, in any order: members[i] becomes rank i; -1 is a
+        new rank, which calls Comm.enter() with `id`, a new one of create_id() for each call. The ranks in the
+        list call this, on one host, also after a failure. Who dies meanwhile is left out, and others move up."""
+        ranks = (ctypes.c_int * len(members))(*members)
+        out = ctypes.c_void_p()
+        check(lib.kolo_comm_reconfigure(self._open(), _id(id), ranks, len(members), _config(config),
+                                        ctypes.byref(out)))
+        return Comm._of(out.value)
+
+    @classmethod
+    def enter(cls, id: bytes, nranks: int, rank: int, config: Optional[Config] = None) -> Comm:
+        """Enter a communicator of `nranks` ranks that others form by reconfigure(), as a new rank."""
+        out = ctypes.c_void_p()
+        check(lib.kolo_comm_enter(_id(id), nranks, rank, _config(config), ctypes.byref(out)))
+        return cls._of(out.value)
+
+    @property
+    def epoch(self) -> int:
+        """How many changes of its members have led to this communicator."""
+        return int(lib.kolo_comm_epoch(self._open()))
+
     def failure(self) -> Optional[Error]:
         """The error that ended this communicator, with the rank at fault, or None. Any thread may call this."""
         return failure_of(self._open())

@@ -37,6 +37,11 @@ struct kolo_meet {
     struct kolo_inet place; /* for ranks of other hosts; family 0: all ranks are on this host */
     int listener;           /* listens at `place` already, and stays its owner's; 0: nothing does */
     struct kolo_meet_parent *parent; /* NULL: the ranks come from no communicator */
+    /* [nranks] Ranks for which the hub of this process must not wait; NULL: it waits for all. The
+     * others find zeros in their places. Such a rank that comes gets PEER. */
+    const bool *absent;
+    int limit_ms; /* of this meeting; 0: the time-out of the communicator */
+    int epoch;    /* of the communicator that the ranks form, as far as this one knows */
     /* Whether other ranks wait in vain for memory of this process. Then every wait here ends. The
      * pointer may be NULL. */
     bool (*starved)(void);
@@ -73,6 +78,9 @@ void kolo_boot_give_up(struct kolo_boot *boot, kolo_status status);
 /* Leave. The process that runs the hub first waits until the hub has delivered all its output. NULL
  * is allowed. */
 void kolo_boot_close(struct kolo_boot *boot);
+
+/* Whether a hub listens at the name of the meeting, on this host. */
+bool kolo_boot_is_served(const struct kolo_meet *meet);
 
 /* Start a hub in this process for a fresh id: a thread that listens on the name, serves the ranks
  * of one job, then ends. It learns the number of ranks from the first one. With `net` it also

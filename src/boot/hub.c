@@ -277,6 +277,12 @@ static int next_deadline_ms(struct kolo_hub *hub)
 {
     const double now_us = kolo_now_us();
     double next_us = hub->failed ? hub->linger_until_us : INFINITY;
+    if (!hub->failed && hub->nranks > 0 && (hub->exchanging || !hub->complete)) {
+        if (hub->warn_us <= now_us) {
+            kolo_hub_warn(hub);
+        }
+        next_us = hub->warn_us;
+    }
     for (size_t i = 0; i < hub->nconns; i++) {
         struct kolo_conn *conn = hub->conns[i];
         if (conn->fd >= 0 && conn->deadline_us <= now_us) {
@@ -417,22 +423,42 @@ static int start_thread(struct kolo_hub *hub)
     return error;
 }
 
-kolo_status kolo_boot_hub_start(const struct kolo_meet *meet, const int listener[2], int host_rank)
+/* Note for whom the hub does not wait. False: no memory. */
+static bool mark_absent(struct kolo_hub *hub, const bool *absent, int nranks, int host_rank)
+{
+    hub->ranks = absent != NULL ? calloc((size_t)nranks, 1) : NULL; /* KOLO_RANK_ABSENT */
+    for (int r = 0; hub->ranks != NULL && r < nranks; r++) {
+        hub->ranks[r] = absent[r] ? KOLO_RANK_OUT : KOLO_RANK_ABSENT;
+        hub->nout += absent[r];
+    }
+    if (hub->ranks != NULL) {
+        hub->nranks = nranks;
+        hub->first = host_rank;
+        hub->njoined = hub->nleft = hub->nout;
+    }
+    return absent == NULL || hub->ranks != NULL;
+}
+
+kolo_status kolo_boot_hub_start(const struct kolo_meet *meet, const int listener[2], int nranks,
+                                int host_rank)
 {
     struct kolo_hub *hub = calloc(1, sizeof *hub);
     long encrypts = 0;
-    if (hub == NULL || !has_room(hub)) {
+    if (hub == NULL || !has_room(hub) || !mark_absent(hub, meet->absent, nranks, host_rank)) {
         for (int i = 0; i < LISTENERS; i++) {
             if (listener[i] >= 0) {
                 close(listener[i]);
             }
         }
+        free(hub != NULL ? hub->conns : NULL);
+        free(hub != NULL ? hub->polls : NULL);
         free(hub);
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for the meeting point");
     }
     (void)kolo_env_int("KOLO_ENCRYPT", 0, 1, 0, &encrypts); /* else ranks say what is wrong */
     hub->encrypts = encrypts == 1;
     hub->meet = *meet;
+    hub->meet.absent = NULL; /* its owner's */
     memcpy(hub->listener, listener, sizeof hub->listener);
     hub->own[0] = kolo_own_fd(listener[0]);
     hub->own[1] = kolo_own_fd(listener[1]);

@@ -14,7 +14,14 @@
 
 /* The states of a connection. TOLD: it has its error, and its input is ignored. */
 enum kolo_conn_state { KOLO_CONN_ACCEPTED, KOLO_CONN_CHALLENGED, KOLO_CONN_JOINED, KOLO_CONN_TOLD };
-enum kolo_rank_state { KOLO_RANK_ABSENT, KOLO_RANK_HERE, KOLO_RANK_LEFT, KOLO_RANK_DIED };
+/* The states of a rank. OUT: nobody waits for it, as kolo_meet.absent says. */
+enum kolo_rank_state {
+    KOLO_RANK_ABSENT,
+    KOLO_RANK_HERE,
+    KOLO_RANK_LEFT,
+    KOLO_RANK_DIED,
+    KOLO_RANK_OUT
+};
 
 struct kolo_conn {
     int fd;                 /* -1: closed, to be swept */
@@ -46,6 +53,7 @@ struct kolo_hub {
     int nranks;    /* 0: no rank has joined */
     int first;     /* the rank that set nranks */
     int njoined, nleft;
+    int nout; /* ranks that are waited for by nobody */
     bool complete, failed, exchanging;
     unsigned char *ranks; /* enum kolo_rank_state [nranks] */
     struct kolo_conn **conns;
@@ -60,9 +68,21 @@ struct kolo_hub {
     int nunproven; /* connections that named a rank but did not prove the secret */
     int unproven_rank;
     double linger_until_us;
+    double warn_us; /* when to warn of the ranks for which the others wait */
     struct kolo_boot_error error;
     uint32_t ended; /* 1 + the rank whose end is the reason; 0: none is known */
 };
+
+/* Which ranks a list names: those that have not joined, those whose contribution to the exchange has
+ * not come, those that have left or died. */
+enum kolo_hub_pick { KOLO_HUB_ABSENT, KOLO_HUB_MISSING, KOLO_HUB_GONE };
+enum { KOLO_HUB_LIST_CHARS = 264 };
+
+/* "rank 3", "ranks 1, 4-7" or "ranks 1, 4-7 and 90 more". */
+void kolo_hub_list(const struct kolo_hub *hub, enum kolo_hub_pick pick,
+                   char out[KOLO_HUB_LIST_CHARS]);
+/* The lowest of them; hub->nranks: there is none. */
+int kolo_hub_first(const struct kolo_hub *hub, enum kolo_hub_pick pick);
 
 /* HELLO came: send the challenge. */
 void kolo_hub_challenge(struct kolo_hub *hub, struct kolo_conn *conn);
@@ -80,6 +100,8 @@ void kolo_hub_lose(struct kolo_hub *hub, struct kolo_conn *conn);
 void kolo_hub_refuse(struct kolo_hub *hub, struct kolo_conn *conn);
 /* The deadline of the connection has passed. */
 void kolo_hub_time_out(struct kolo_hub *hub, struct kolo_conn *conn);
+/* Warn of the ranks for which the others wait. */
+void kolo_hub_warn(struct kolo_hub *hub);
 /* The job fails: every rank gets the error, now or when it joins. */
 void kolo_hub_fail(struct kolo_hub *hub, kolo_status status, const char *format, ...)
     KOLO_PRINTF(3, 4);

@@ -13,62 +13,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { LINGER_MS = 30000, LIST_CHARS = 200 };
-
-/* ---- text ---- */
-
-/* Whether a list names rank `rank`. */
-typedef bool (*pick_fn)(const struct kolo_hub *hub, int rank);
-
-static bool is_absent(const struct kolo_hub *hub, int rank)
-{
-    return hub->ranks[rank] == KOLO_RANK_ABSENT;
-}
-
-static bool is_gone(const struct kolo_hub *hub, int rank)
-{
-    return hub->ranks[rank] == KOLO_RANK_LEFT || hub->ranks[rank] == KOLO_RANK_DIED;
-}
-
-static bool is_missing(const struct kolo_hub *hub, int rank)
-{
-    for (size_t i = 0; i < hub->nconns; i++) {
-        if (hub->conns[i]->state == KOLO_CONN_JOINED && hub->conns[i]->rank == rank) {
-            return !hub->conns[i]->arrived;
-        }
-    }
-    return true;
-}
-
-/* "rank 3", "ranks 1, 4-7" or "ranks 1, 4-7 and 90 more" of the first `nranks`. */
-static void list_ranks(const struct kolo_hub *hub, pick_fn pick, char out[LIST_CHARS + 64])
-{
-    int count = 0;
-    int rest = 0;
-    size_t len = 0;
-    char list[LIST_CHARS + 32] = "";
-    for (int rank = 0; rank < hub->nranks; rank++) {
-        int last = rank;
-        if (!pick(hub, rank)) {
-            continue;
-        }
-        while (last + 1 < hub->nranks && pick(hub, last + 1)) {
-            last++;
-        }
-        count += last - rank + 1;
-        if (len >= LIST_CHARS - 24) {
-            rest += last - rank + 1;
-        } else {
-            len += (size_t)snprintf(list + len, sizeof list - len, last > rank ? "%s%d-%d" : "%s%d",
-                                    len > 0 ? ", " : "", rank, last);
-        }
-        rank = last;
-    }
-    const int end = snprintf(out, LIST_CHARS + 64, "%s %s", count == 1 ? "rank" : "ranks", list);
-    if (rest > 0 && end > 0 && end < LIST_CHARS + 64) {
-        (void)snprintf(out + end, (size_t)(LIST_CHARS + 64 - end), " and %d more", rest);
-    }
-}
+enum { LINGER_MS = 30000, WARN_MS = 10000 };
 
 /* ---- output ---- */
 
@@ -227,7 +172,10 @@ static bool is_wrong(const struct kolo_hub *hub, const struct kolo_conn *conn,
         (void)snprintf(error->text, sizeof error->text, "rank %d says %d ranks, rank %d said %d",
                        hello->rank, hello->nranks, hub->first, hub->nranks);
     } else if (hub->nranks != 0 && hub->ranks[hello->rank] != KOLO_RANK_ABSENT) {
-        (void)snprintf(error->text, sizeof error->text, "rank %d joined twice", hello->rank);
+        const bool out = hub->ranks[hello->rank] == KOLO_RANK_OUT;
+        error->status = out ? KOLO_ERR_PEER : KOLO_ERR_INVALID;
+        (void)snprintf(error->text, sizeof error->text, "rank %d %s", hello->rank,
+                       out ? "is left out: the others go on without it" : "joined twice");
     } else {
         return false;
     }
@@ -259,6 +207,7 @@ static void admit_rank(struct kolo_hub *hub, struct kolo_conn *conn)
         }
         hub->nranks = hello->nranks;
         hub->first = hello->rank;
+        hub->warn_us = kolo_now_us() + WARN_MS * 1e3;
     }
     conn->state = KOLO_CONN_JOINED;
     conn->rank = hello->rank;
@@ -274,7 +223,8 @@ static void admit_rank(struct kolo_hub *hub, struct kolo_conn *conn)
     }
 }
 
-/* A rank that joins wrongly fails a job that is not complete. A complete job goes on. */
+/* A rank that joins wrongly fails a job that is not complete. A complete job goes on, and so does
+ * one that the rank is left out of. */
 void kolo_hub_join(struct kolo_hub *hub, struct kolo_conn *conn)
 {
     struct kolo_boot_error error;
@@ -287,7 +237,7 @@ void kolo_hub_join(struct kolo_hub *hub, struct kolo_conn *conn)
     } else if (!is_wrong(hub, conn, &error)) {
         admit_rank(hub, conn);
     } else {
-        if (!hub->complete) {
+        if (!hub->complete && error.status != KOLO_ERR_PEER) {
             kolo_hub_fail(hub, (kolo_status)error.status, "%s", error.text);
         }
         tell_error(conn, &error, 0);
@@ -321,14 +271,14 @@ void kolo_hub_lose(struct kolo_hub *hub, struct kolo_conn *conn)
     conn->state = KOLO_CONN_TOLD;
     hub->ranks[conn->rank] = conn->said_bye ? KOLO_RANK_LEFT : KOLO_RANK_DIED;
     hub->nleft++;
-    if (!hub->complete || !conn->said_bye || (hub->exchanging && !conn->arrived)) {
+    const bool during = hub->exchanging && !conn->arrived;
+    if (!hub->complete || !conn->said_bye || during) {
         note_end(hub, (uint32_t)conn->rank + 1);
     }
     if (!hub->complete) {
         kolo_hub_fail(hub, KOLO_ERR_PEER, "rank %d %s before all %d ranks had joined", conn->rank,
                       how, hub->nranks);
-    } else if (!conn->said_bye || (hub->exchanging && !conn->arrived)) {
-        const bool during = hub->exchanging && !conn->arrived;
+    } else if (!conn->said_bye || during) {
         kolo_hub_fail(hub, KOLO_ERR_PEER, "rank %d %s %s exchange %u", conn->rank, how,
                       during ? "during" : "before the end of", hub->seq);
     }
@@ -343,9 +293,7 @@ void kolo_hub_give_up(struct kolo_hub *hub, struct kolo_conn *conn)
                   conn->error.text);
 }
 
-/* The connection sent an invalid frame. A stranger is disconnected. A rank fails the job, unless
- * the job has failed already. The text shows no field of the frame, because somebody else may have
- * sent it. */
+/* The text shows no field of the frame, because somebody else may have sent it. */
 void kolo_hub_refuse(struct kolo_hub *hub, struct kolo_conn *conn)
 {
     if (conn->state == KOLO_CONN_ACCEPTED || conn->state == KOLO_CONN_CHALLENGED) {
@@ -356,9 +304,18 @@ void kolo_hub_refuse(struct kolo_hub *hub, struct kolo_conn *conn)
     }
 }
 
+void kolo_hub_warn(struct kolo_hub *hub)
+{
+    char list[KOLO_HUB_LIST_CHARS];
+    hub->warn_us = INFINITY;
+    kolo_hub_list(hub, hub->complete ? KOLO_HUB_MISSING : KOLO_HUB_ABSENT, list);
+    KOLO_LOG(WARN, INIT, "the job of %d ranks has waited %d s for %s to %s", hub->nranks,
+             WARN_MS / 1000, list, hub->complete ? "go on joining" : "join");
+}
+
 void kolo_hub_time_out(struct kolo_hub *hub, struct kolo_conn *conn)
 {
-    char list[LIST_CHARS + 64];
+    char list[KOLO_HUB_LIST_CHARS];
     char strangers[96] = "";
     if (conn->state != KOLO_CONN_JOINED) {
         kolo_hub_lose(hub, conn);
@@ -369,7 +326,9 @@ void kolo_hub_time_out(struct kolo_hub *hub, struct kolo_conn *conn)
                        "; %d connections did not prove the secret, the last as rank %d",
                        hub->nunproven, hub->unproven_rank);
     }
-    list_ranks(hub, hub->complete ? is_missing : is_absent, list);
+    const enum kolo_hub_pick late = hub->complete ? KOLO_HUB_MISSING : KOLO_HUB_ABSENT;
+    kolo_hub_list(hub, late, list);
+    note_end(hub, 1 + (uint32_t)kolo_hub_first(hub, late)); /* the first one is at fault */
     if (hub->complete) {
         kolo_hub_fail(hub, KOLO_ERR_TIMEOUT,
                       "exchange %u: %s had not come when rank %d's %d ms were over", hub->seq, list,
@@ -386,9 +345,9 @@ void kolo_hub_time_out(struct kolo_hub *hub, struct kolo_conn *conn)
 /* The first contribution sets the size. Memory is allocated only after the size was checked. */
 static bool open_exchange(struct kolo_hub *hub, struct kolo_conn *conn)
 {
-    char list[LIST_CHARS + 64];
-    if (hub->nleft > 0) {
-        list_ranks(hub, is_gone, list);
+    char list[KOLO_HUB_LIST_CHARS];
+    if (hub->nleft > hub->nout) {
+        kolo_hub_list(hub, KOLO_HUB_GONE, list);
         kolo_hub_fail(hub, KOLO_ERR_PEER, "%s had left or died when rank %d began exchange %u",
                       list, conn->rank, hub->seq);
         return false;
@@ -399,14 +358,15 @@ static bool open_exchange(struct kolo_hub *hub, struct kolo_conn *conn)
     }
     hub->bytes = hub->spreading ? 0 : conn->in.len;
     hub->all_bytes = hub->bytes * (size_t)hub->nranks;
-    hub->all = malloc(kolo_max(hub->spreading ? KOLO_BOOT_SPREAD_BYTES : 1, hub->all_bytes));
+    hub->all = calloc(kolo_max(hub->spreading ? KOLO_BOOT_SPREAD_BYTES : 1, hub->all_bytes), 1);
     if (hub->all == NULL) {
         kolo_hub_fail(hub, KOLO_ERR_SYSTEM, "no memory to exchange %zu bytes a rank", hub->bytes);
         return false;
     }
     hub->exchanging = true;
+    hub->warn_us = kolo_now_us() + WARN_MS * 1e3;
     hub->bytes_from = conn->rank;
-    hub->narrived = 0;
+    hub->narrived = hub->nout;
     return true;
 }
 
@@ -419,7 +379,6 @@ static bool begin_spread(struct kolo_hub *hub, struct kolo_conn *conn)
     return conn->in.len <= (conn->rank == 0 ? KOLO_BOOT_SPREAD_BYTES : 0);
 }
 
-/* The header of a contribution is complete: choose the place of its payload. False: refused. */
 bool kolo_hub_begin(struct kolo_hub *hub, struct kolo_conn *conn)
 {
     if (!hub->complete || conn->in.seq != hub->seq || conn->arrived || conn->said_bye) {
@@ -482,7 +441,6 @@ void kolo_hub_end(struct kolo_hub *hub, struct kolo_conn *conn)
     hub->seq++;
 }
 
-/* Answer BYE to the ranks that wait for it once all output is delivered. */
 void kolo_hub_part(struct kolo_hub *hub)
 {
     for (size_t i = 0; i < hub->nconns; i++) {

@@ -57,7 +57,7 @@ kolo_status kolo_boot_serve(struct kolo_meet *meet, bool net)
         }
         return st;
     }
-    return kolo_boot_hub_start(meet, listener, -1);
+    return kolo_boot_hub_start(meet, listener, 0, -1);
 }
 
 /* If the process cannot listen on an interface to other hosts, the id is for this host only. */

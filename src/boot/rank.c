@@ -314,7 +314,7 @@ static kolo_status host_hub_once(const struct kolo_boot *boot, bool *hosting)
         close(listener[0]);
         return st;
     }
-    KOLO_TRY(kolo_boot_hub_start(&boot->meet, listener, boot->rank));
+    KOLO_TRY(kolo_boot_hub_start(&boot->meet, listener, boot->nranks, boot->rank));
     *hosting = true;
     return KOLO_OK;
 }

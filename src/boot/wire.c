@@ -279,6 +279,16 @@ static kolo_status connect_here(const struct kolo_meet *meet, int *out)
                      strerror(error));
 }
 
+bool kolo_boot_is_served(const struct kolo_meet *meet)
+{
+    int fd = -1;
+    const bool served = connect_here(meet, &fd) == KOLO_OK;
+    if (served) {
+        close(fd);
+    }
+    return served;
+}
+
 kolo_status kolo_boot_connect(const struct kolo_meet *meet, int timeout_ms, int *out)
 {
     const kolo_status st = connect_here(meet, out);

@@ -144,8 +144,9 @@ bool kolo_boot_is_net(int fd);
 int kolo_boot_accept(int listener);
 
 /* Start the hub on listener[0], and by TCP on listener[1] unless that is -1. The hub owns both from
- * then on, also on failure. `host_rank`: the rank of this process, or -1. */
+ * then on, also on failure. `nranks`: of meet->absent, if there is one. `host_rank`: the rank of
+ * this process, or -1. */
 KOLO_CHECK kolo_status kolo_boot_hub_start(const struct kolo_meet *meet, const int listener[2],
-                                           int host_rank);
+                                           int nranks, int host_rank);
 
 #endif

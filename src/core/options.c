@@ -70,20 +70,33 @@ static kolo_status check_config(const struct kolo_comm *c)
     return KOLO_OK;
 }
 
-kolo_status kolo_comm_configure(struct kolo_comm *c, const struct kolo_config *given)
+static kolo_status take_config(const struct kolo_config *given, struct kolo_config *out)
 {
-    struct kolo_config config = KOLO_CONFIG_INIT;
+    *out = (struct kolo_config)KOLO_CONFIG_INIT;
     if (given != NULL) {
         if (given->size < offsetof(struct kolo_config, deterministic) || given->size > 4096) {
             return kolo_fail(KOLO_ERR_INVALID, "config.size is %u; start from KOLO_CONFIG_INIT",
                              given->size);
         }
-        memcpy(&config, given, kolo_min(given->size, sizeof config));
+        memcpy(out, given, kolo_min(given->size, sizeof *out));
     }
+    return KOLO_OK;
+}
+
+kolo_status kolo_options_timeout(const struct kolo_config *given, int *out)
+{
+    struct kolo_config config;
+    KOLO_TRY(take_config(given, &config));
+    return choose_int(config.timeout_ms, "KOLO_TIMEOUT_MS", 1, INT_MAX, 600000, out);
+}
+
+kolo_status kolo_comm_configure(struct kolo_comm *c, const struct kolo_config *given)
+{
+    struct kolo_config config;
+    KOLO_TRY(take_config(given, &config));
     KOLO_TRY(
         choose_int(config.deterministic, "KOLO_DETERMINISTIC", 0, 1, 0, &c->options.deterministic));
-    KOLO_TRY(choose_int(config.timeout_ms, "KOLO_TIMEOUT_MS", 1, INT_MAX, 600000,
-                        &c->options.timeout_ms));
+    KOLO_TRY(kolo_options_timeout(given, &c->options.timeout_ms));
     KOLO_TRY(choose_stores(&c->options.store_rule));
     c->options.cuda_ordinal = config.device == KOLO_UNSET ? KOLO_HOST : config.device;
     c->options.algo_text = choose_text(config.algo, "KOLO_ALGO", "");

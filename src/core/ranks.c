@@ -11,3 +11,8 @@ int kolo_comm_size(const struct kolo_comm *comm)
 {
     return comm != NULL ? comm->ranks.nranks : -1;
 }
+
+int kolo_comm_epoch(const struct kolo_comm *comm)
+{
+    return comm != NULL ? comm->ranks.epoch : -1;
+}

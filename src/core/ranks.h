@@ -11,6 +11,7 @@
 struct kolo_ranks {
     int rank, nranks;
     uint64_t id; /* equal on all ranks, differs between communicators */
+    int epoch;   /* kolo_comm_epoch() */
     char name[32];
     unsigned fork_generation; /* util/threads.h: a communicator belongs to one process */
     bool threads;             /* other members are threads of this process */

@@ -59,12 +59,19 @@ static void forget(struct kmpi_comm *c)
     atomic_fetch_add(&layer.generation, 1);
 }
 
+/* The state of communicators on a rank that had no memory for a state of their own. */
+static struct kmpi_comm no_state = {.name = "a communicator", .why = KMPI_NO_COMM};
+
 static int on_comm_deleted(MPI_Comm comm, int key, void *value, void *unused)
 {
     struct kmpi_comm *c = value;
     (void)comm;
     (void)key;
     (void)unused;
+    if (c == &no_state) {
+        atomic_fetch_add(&layer.generation, 1);
+        return MPI_SUCCESS;
+    }
     forget(c);
     kolo_comm_destroy(c->kolo);
     free(c);
@@ -94,6 +101,14 @@ static int on_self_deleted(MPI_Comm comm, int key, void *value, void *unused)
 
 /* ---- the begin ---- */
 
+/* This rank cannot note what all ranks decide, and would decide otherwise than they do. */
+static _Noreturn void give_up(const char *what)
+{
+    (void)fprintf(stderr, "kolo: MPI refused %s; the ranks could no longer decide alike\n", what);
+    (void)PMPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+    abort();
+}
+
 /* Errors of what is asked here are answers, not ends of the program. */
 static bool open_quietly(void)
 {
@@ -114,17 +129,18 @@ static void open_layer(void)
     MPI_Errhandler self, world;
     if (PMPI_Comm_get_errhandler(MPI_COMM_SELF, &self) != MPI_SUCCESS ||
         PMPI_Comm_get_errhandler(MPI_COMM_WORLD, &world) != MPI_SUCCESS) {
-        atomic_store(&layer.state, CLOSED);
-        return;
+        give_up("an error handler");
     }
     (void)PMPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     (void)PMPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    const bool is_open = open_quietly();
+    if (!open_quietly()) {
+        give_up("keys of attributes");
+    }
     (void)PMPI_Comm_set_errhandler(MPI_COMM_SELF, self);
     (void)PMPI_Comm_set_errhandler(MPI_COMM_WORLD, world);
     (void)PMPI_Errhandler_free(&self);
     (void)PMPI_Errhandler_free(&world);
-    atomic_store(&layer.state, is_open ? OPEN : CLOSED);
+    atomic_store(&layer.state, OPEN);
 }
 
 /* Whether the layer is open. A program that uses sessions only does without it. */
@@ -196,7 +212,8 @@ static bool is_set_to(const char *word)
     return text != NULL && strcmp(text, word) == 0;
 }
 
-static void make_kolo(struct kmpi_comm *c)
+/* `able`: this rank has memory for a state. The ranks agree on everything that one of them may lack. */
+static void make_kolo(struct kmpi_comm *c, bool able)
 {
     struct joining j = {.c = c};
     struct {
@@ -209,6 +226,10 @@ static void make_kolo(struct kmpi_comm *c)
     }
     c->serves_all = all_agree(c, is_set_to("all"));
     c->why = KMPI_NO_COMM;
+    if (!all_agree(c, able)) {
+        kmpi_log(c, "no kolo communicator: a rank is out of memory");
+        return;
+    }
     if (c->rank == 0) {
         told.made = kolo_id_create(&told.id) == KOLO_OK;
     }
@@ -229,29 +250,34 @@ static void make_kolo(struct kmpi_comm *c)
     c->kolo = NULL;
 }
 
+/* A rank without memory takes part all the same: else it would be alone in calling PMPI. */
 static struct kmpi_comm *make_state(MPI_Comm comm)
 {
     int is_inter = 0, len = 0;
     char name[MPI_MAX_OBJECT_NAME] = "";
-    struct kmpi_comm *c = calloc(1, sizeof *c);
-    if (c == NULL || PMPI_Comm_test_inter(comm, &is_inter) != MPI_SUCCESS ||
-        PMPI_Comm_size(comm, &c->nranks) != MPI_SUCCESS ||
-        PMPI_Comm_rank(comm, &c->rank) != MPI_SUCCESS) {
-        free(c);
-        return NULL;
+    struct kmpi_comm now = {.comm = comm};
+    if (PMPI_Comm_test_inter(comm, &is_inter) != MPI_SUCCESS ||
+        PMPI_Comm_size(comm, &now.nranks) != MPI_SUCCESS ||
+        PMPI_Comm_rank(comm, &now.rank) != MPI_SUCCESS) {
+        return NULL; /* no communicator: PMPI says so */
     }
     (void)PMPI_Comm_get_name(comm, name, &len);
-    (void)snprintf(c->name, sizeof c->name, "%s", name[0] != '\0' ? name : "MPI");
-    c->comm = comm;
-    c->why = is_inter ? KMPI_INTERCOMM : KMPI_ONE_RANK;
-    if (!is_inter && c->nranks > 1) {
-        make_kolo(c);
+    (void)snprintf(now.name, sizeof now.name, "%s", name[0] != '\0' ? name : "MPI");
+    now.why = is_inter ? KMPI_INTERCOMM : KMPI_ONE_RANK;
+    struct kmpi_comm *const own = malloc(sizeof *own), *const c = own != NULL ? own : &no_state;
+    if (PMPI_Comm_set_attr(comm, layer.comm_key, c) != MPI_SUCCESS) {
+        give_up("an attribute of a communicator");
     }
-    pthread_mutex_lock(&layer.lock);
-    c->next = layer.first;
-    layer.first = c;
-    pthread_mutex_unlock(&layer.lock);
-    (void)PMPI_Comm_set_attr(comm, layer.comm_key, c);
+    if (!is_inter && now.nranks > 1) {
+        make_kolo(&now, own != NULL);
+    }
+    if (own != NULL) {
+        *own = now;
+        pthread_mutex_lock(&layer.lock);
+        own->next = layer.first;
+        layer.first = own;
+        pthread_mutex_unlock(&layer.lock);
+    }
     return c;
 }
 

@@ -15,10 +15,18 @@ static bool raise_error(struct kmpi_comm *c, int error, int *out)
     return true;
 }
 
+bool kmpi_no_memory(struct kmpi_comm *c, int *out)
+{
+    kolo_comm_abort(
+        c->kolo); /* the other ranks are in the call, or will be, and wait for this one */
+    kmpi_log(c, "out of memory");
+    return raise_error(c, MPI_ERR_NO_MEM, out);
+}
+
 bool kmpi_end(struct kmpi_comm *c, bool packed, kolo_status st, int *out)
 {
     if (!packed && st == KOLO_OK) {
-        return raise_error(c, MPI_ERR_NO_MEM, out);
+        return kmpi_no_memory(c, out);
     }
     *out = kmpi_result(c, st);
     return true;

@@ -73,9 +73,7 @@ static bool serves(struct kmpi_comm *c, enum kmpi_coll coll, MPI_Count count, MP
 static bool no_memory(struct kmpi_comm *c, struct aligned *a, int *out)
 {
     end_aligned(a, 0, false);
-    (void)PMPI_Comm_call_errhandler(c->comm, MPI_ERR_NO_MEM);
-    *out = MPI_ERR_NO_MEM;
-    return true;
+    return kmpi_no_memory(c, out);
 }
 
 bool kmpi_allreduce(const void *send, void *recv, MPI_Count count, MPI_Datatype type, MPI_Op op,
@@ -143,9 +141,8 @@ bool kmpi_reduce_scatter_block(const void *send, void *recv, MPI_Count count, MP
     return true;
 }
 
-/* The elements of all blocks; -1: a count is negative. */
-static MPI_Count take_counts(const struct kmpi_comm *c, struct kmpi_list counts, size_t per_item,
-                             size_t *elements)
+/* The items of all blocks; -1: a count is negative. */
+static MPI_Count sum_of(const struct kmpi_comm *c, struct kmpi_list counts)
 {
     MPI_Count sum = 0;
     for (int i = 0; i < c->nranks; i++) {
@@ -153,7 +150,6 @@ static MPI_Count take_counts(const struct kmpi_comm *c, struct kmpi_list counts,
         if (count < 0) {
             return -1;
         }
-        elements[i] = (size_t)count * per_item;
         sum += count;
     }
     return sum;
@@ -173,20 +169,21 @@ bool kmpi_reduce_scatter(const void *send, void *recv, struct kmpi_list counts, 
                          MPI_Op op, MPI_Comm comm, int *out)
 {
     struct kmpi_comm *c = kmpi_enter(KMPI_REDUCE_SCATTER, comm);
-    struct kmpi_reduction how = {.per_item = 1};
+    struct kmpi_reduction how;
     if (c == NULL) {
         return false;
     }
-    (void)kmpi_reduction_of(type, op, &how);
+    const MPI_Count sum = sum_of(c, counts);
+    if (!serves(c, KMPI_REDUCE_SCATTER, sum, type, op, &how)) {
+        return false;
+    }
     size_t *elements = calloc((size_t)c->nranks, sizeof *elements);
     struct aligned a = {0};
     if (elements == NULL) {
         return no_memory(c, &a, out);
     }
-    const MPI_Count sum = take_counts(c, counts, how.per_item, elements);
-    if (!serves(c, KMPI_REDUCE_SCATTER, sum, type, op, &how)) {
-        free(elements);
-        return false;
+    for (int i = 0; i < c->nranks; i++) {
+        elements[i] = (size_t)kmpi_count_at(counts, i) * how.per_item;
     }
     const bool in_place = send == MPI_IN_PLACE;
     const size_t elem = kolo_type_bytes(how.type);

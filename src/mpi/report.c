@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The log of this layer, in the form of kolo's own: host:pid:tid [rank] KOLO INFO text. A line tells
- * once a communicator where calls of a name go, and the last lines tell how many went there. */
+/* The lines of this layer in kolo's log. A line tells once a communicator where calls of a name go, and
+ * the last lines tell how many went there. */
 #include "shim.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 static const char *const coll_names[KMPI_COLLS] = {
     [KMPI_BARRIER] = "Barrier",
@@ -42,41 +37,17 @@ static const char *const why_texts[KMPI_WHYS] = {
 };
 
 static _Atomic unsigned long totals[KMPI_COLLS][KMPI_WHYS];
-static _Atomic int logs = -1; /* -1: not asked yet */
-
-static bool is_logging(void)
-{
-    int now = atomic_load_explicit(&logs, memory_order_relaxed);
-    if (now < 0) {
-        const char *level = getenv("KOLO_DEBUG");
-        now = level != NULL && (strcasecmp(level, "INFO") == 0 || strcasecmp(level, "TRACE") == 0);
-        atomic_store(&logs, now);
-    }
-    return now != 0;
-}
-
-static void write_line(int rank, const char *text)
-{
-    char host[64] = "", line[512];
-    (void)gethostname(host, sizeof host - 1);
-    host[strcspn(host, ".")] = '\0';
-    const int len = snprintf(line, sizeof line, "%s:%d:%d [%d] KOLO INFO MPI : %s\n", host,
-                             (int)getpid(), (int)syscall(SYS_gettid), rank, text);
-    (void)!write(STDOUT_FILENO, line, len < (int)sizeof line ? (size_t)len : sizeof line - 1);
-}
 
 void kmpi_log(const struct kmpi_comm *c, const char *format, ...)
 {
-    char text[400], named[480];
+    char text[400], line[512];
     va_list args;
-    if (!is_logging()) {
-        return;
-    }
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    (void)snprintf(named, sizeof named, "%s of %d ranks: %s", c->name, c->nranks, text);
-    write_line(c->rank, named);
+    (void)snprintf(line, sizeof line, "MPI : rank %d of %d of %s: %s", c->rank, c->nranks, c->name,
+                   text);
+    kolo_log_line(line);
 }
 
 bool kmpi_note(struct kmpi_comm *c, enum kmpi_coll coll, enum kmpi_why why)
@@ -94,17 +65,15 @@ bool kmpi_note(struct kmpi_comm *c, enum kmpi_coll coll, enum kmpi_why why)
 void kmpi_log_totals(void)
 {
     int rank = 0;
-    if (!is_logging() || PMPI_Comm_rank(MPI_COMM_WORLD, &rank) != MPI_SUCCESS) {
-        return;
-    }
+    (void)PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
     for (int coll = 0; coll < KMPI_COLLS; coll++) {
         for (int why = 0; why < KMPI_WHYS; why++) {
-            char text[256];
+            char line[256];
             const unsigned long n = atomic_load(&totals[coll][why]);
             if (n > 0) {
-                (void)snprintf(text, sizeof text, "%lu calls of %s -> %s", n, coll_names[coll],
-                               why_texts[why]);
-                write_line(rank, text);
+                (void)snprintf(line, sizeof line, "MPI : rank %d: %lu calls of %s -> %s", rank, n,
+                               coll_names[coll], why_texts[why]);
+                kolo_log_line(line);
             }
         }
     }

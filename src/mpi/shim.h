@@ -201,6 +201,8 @@ bool kmpi_alltoallv(const struct kmpi_side *send, const struct kmpi_side *recv, 
 
 /* ---- the end of a call that moves data (end.c) ---- */
 
+/* A served call of this rank lacks memory. Ends the kolo communicator. Returns true. */
+bool kmpi_no_memory(struct kmpi_comm *c, int *out);
 /* Returns true. *out is the result: PMPI could not pack (`packed` false), or kolo's status. */
 bool kmpi_end(struct kmpi_comm *c, bool packed, kolo_status st, int *out);
 /* The same for a call whose own blocks differ in size at its two ends. */

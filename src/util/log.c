@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,8 @@
 #include <unistd.h>
 
 static _Thread_local char error_text[1024];
+
+static void (*_Atomic warn)(const char *text); /* kolo_warn_with() */
 
 static struct {
     pthread_once_t once;
@@ -122,6 +125,9 @@ static void set_up(void)
 bool kolo_log_on(enum kolo_level level, unsigned subsys)
 {
     pthread_once(&logger.once, set_up);
+    if (level == KOLO_LEVEL_WARN && atomic_load_explicit(&warn, memory_order_relaxed) != NULL) {
+        return true;
+    }
     return level <= logger.level && (level <= KOLO_LEVEL_WARN || (subsys & logger.subsys) != 0);
 }
 
@@ -187,6 +193,22 @@ static void print_line(enum kolo_level level, const char *message)
     kolo_text_free(&line);
 }
 
+static void tell(enum kolo_level level, const char *message)
+{
+    void (*const fn)(const char *text) = atomic_load_explicit(&warn, memory_order_acquire);
+    if (level == KOLO_LEVEL_WARN && fn != NULL) {
+        fn(message);
+    }
+    if (level <= logger.level) {
+        print_line(level, message);
+    }
+}
+
+void kolo_warn_with(void (*fn)(const char *text))
+{
+    atomic_store_explicit(&warn, fn, memory_order_release);
+}
+
 void kolo_log_print(enum kolo_level level, const char *format, ...)
 {
     const int saved = errno;
@@ -199,12 +221,17 @@ void kolo_log_print(enum kolo_level level, const char *format, ...)
     char *shown = room > 0 ? malloc(room) : NULL;
     if (shown != NULL) {
         kolo_escape_line(message, shown, room);
-        print_line(level, shown);
+        tell(level, shown);
     }
     free(shown);
     free(len >= 0 ? message : NULL);
     va_end(args);
     errno = saved;
+}
+
+void kolo_log_line(const char *text)
+{
+    KOLO_LOG(INFO, ALL, "%s", text);
 }
 
 #undef kolo_fail /* of the static analyzer */

@@ -1468,4 +1468,39 @@ TEST(FakeDeviceMessages, SayWhatFailedWhicheverCallOfTheDriverItIsAndEndOnEveryR
     EXPECT_GT(nth, 20);
 }
 
+// ---- a fault: in a process of its own, as all calls of the driver fail from then on -------------
+
+// A float at an odd address is the application's mistake, which ends its context.
+TEST(FakeDeviceFault, OfAKernelFailsLaterCallsOnEveryRankAndHoldsUpNoEnd)
+{
+    constexpr int kMisaligned = 716;
+    Team team(2);
+    Several pending(2); // rank 0's call waits for that of rank 1, which never comes
+    const Memory in(4096), out(4096);
+    const Stream stream;
+    ASSERT_TRUE(team.status == KOLO_OK && pending.IsUp()) << kolo_error_text();
+    ASSERT_EQ(KOLO_OK, kolo_all_reduce(in.Get(), in.Get(), 9, KOLO_FLOAT32, KOLO_SUM,
+                                       pending.comm[0], stream.Get()));
+    const auto call = [&] {
+        EXPECT_EQ(KOLO_OK, kolo_group_begin());
+        kolo_status st = KOLO_OK;
+        for (int r = 0; r < 2 && st == KOLO_OK; r++) {
+            st = kolo_all_reduce(in.Get(1), out.Get(1), 64, KOLO_FLOAT32, KOLO_SUM, team.Comm(r),
+                                 team.At(0).Get());
+        }
+        const kolo_status ended = kolo_group_end();
+        return st == KOLO_OK ? ended : st;
+    };
+    ASSERT_EQ(KOLO_OK, call()) << kolo_error_text();
+    {
+        const Context context;
+        EXPECT_EQ(kMisaligned, Find<int(void *)>("cuStreamSynchronize")(team.At(0).Get()));
+    }
+    EXPECT_EQ(KOLO_ERR_SYSTEM, call());
+    EXPECT_NE(nullptr, strstr(kolo_error_text(), "CUDA_ERROR_MISALIGNED_ADDRESS"))
+        << kolo_error_text();
+    EXPECT_NE(KOLO_OK, kolo_comm_error(team.Comm(0)));
+    EXPECT_NE(KOLO_OK, kolo_comm_error(team.Comm(1)));
+}
+
 } // namespace

@@ -4,11 +4,39 @@
 #include "exec/gpu/ll/ll_table.h"
 #include "exec/gpu/program/program_table.h"
 
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <string>
 #include <thread>
 #include <vector>
+
+namespace emulator
+{
+
+static std::atomic<void (*)()> on_fault{[] {
+    fputs("a kernel's access is not aligned to its size\n", stderr);
+    abort();
+}};
+
+void OnFault(void (*what)())
+{
+    on_fault = what;
+}
+
+} // namespace emulator
+
+#ifdef KOLO_TESTS_FAULTS
+// The compiler's check of alignment calls this (-fsanitize=alignment); it prints, in a library that
+// is not linked here.
+extern "C" void __ubsan_handle_type_mismatch_v1(void *, void *);
+extern "C" void __ubsan_handle_type_mismatch_v1(void *, void *)
+{
+    emulator::on_fault.load()();
+}
+#endif
 
 namespace emulator
 {

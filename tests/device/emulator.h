@@ -22,6 +22,10 @@ bool Has(const char *name);
 bool Run(const char *name, const kolo_program_launch &launch, unsigned blocks, unsigned threads);
 bool Run(const char *name, const kolo_ll_launch &launch, unsigned blocks, unsigned threads);
 
+// What happens when a kernel reads or writes at an address that is not a multiple of the access's
+// size: `what`, and the kernel goes on. Until this is called, the program ends.
+void OnFault(void (*what)());
+
 } // namespace emulator
 
 #endif

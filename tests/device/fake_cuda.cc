@@ -10,6 +10,7 @@
 
 #include "cuda/driver.h"
 #include "emulator.h"
+#include "fake_queues.h"
 #include "fake_strict.h"
 
 #include <atomic>
@@ -60,12 +61,33 @@ constexpr int kInvalidContext = 201, kInvalidHandle = 400;
 constexpr int kCaptureUnsupported = 900, kCaptureInvalidated = 901, kCaptureUnjoined = 904;
 constexpr int kCaptureIsolation = 905, kCapturedEvent = 907;
 constexpr int kGlobalMode = 0, kRelaxedMode = 2;
+constexpr int kMisalignedAddress = 716;
 constexpr int kPeerUnsupported = 217, kPeerNotEnabled = 705;
 
 using Work = std::function<void()>;
+enum Kind { kRuns, kWaits }; // whether work holds up what is behind it in its hardware queue
+struct Item {
+    Work work;
+    Kind kind;
+    uint64_t entry; // of the hardware queue
+};
 using Token = std::shared_ptr<std::atomic<bool>>;
 
 struct Stream;
+
+// Ends with the last graph, executable or launch that has it.
+struct UserObject {
+    void *at;
+    void (*destroy)(void *);
+    ~UserObject()
+    {
+        destroy(at);
+    }
+};
+struct Graph {
+    std::vector<std::pair<Work, Kind>> work;
+    std::vector<std::shared_ptr<UserObject>> objects;
+};
 
 // What one stream captures, and those that joined it by waiting for its events, in the order of the
 // calls. A stream that joined must be waited for by the first one behind its last work.
@@ -73,23 +95,40 @@ struct Capture {
     std::mutex lock;
     Stream *first = nullptr;
     int mode = kGlobalMode;
-    std::vector<Work> work;
+    Graph *graph = new Graph;
     std::map<Stream *, size_t> last, joined; // of a stream: how much there was behind its last work
     bool invalid = false, over = false;
 };
 
+// The error that all calls give once an access was wrong; 0: none was.
+std::atomic<int> fault{0};
+__attribute__((constructor)) void KeepFaults()
+{
+    if (strict::On()) {
+        emulator::OnFault([] { fault = kMisalignedAddress; });
+    }
+}
+
 struct Stream {
+    inline static std::atomic<unsigned long long> made{0};
+    std::mutex pushing; // by one caller at a time
     std::mutex lock;
     std::condition_variable changed;
-    std::deque<Work> work;
+    std::deque<Item> work;
     bool busy = false, stop = false;
     const int device;
+    const unsigned long long id = ++made;
     const bool blocking; // ordered with the legacy default stream
-    Token newest;        // of the work that was pushed last; of streams in that order only
+    strict::QueueList &queues;
+    strict::HardwareQueue *const queue;
+    Token newest; // of the work that was pushed last; of streams in that order only
     std::shared_ptr<Capture> capture;
     std::thread thread{[this] { Serve(); }};
 
-    explicit Stream(int on, bool blocks = false) : device(on), blocking(blocks) {}
+    explicit Stream(int on, bool blocks, bool urgent = false)
+        : device(on), blocking(blocks), queues(strict::QueuesOf(on, urgent)), queue(queues.Take())
+    {
+    }
     ~Stream()
     {
         {
@@ -98,6 +137,7 @@ struct Stream {
         }
         changed.notify_all();
         thread.join();
+        queues.Give(queue);
     }
     void Serve()
     {
@@ -107,30 +147,48 @@ struct Stream {
             if (work.empty()) {
                 return;
             }
-            const Work next = std::move(work.front());
+            const Item next = std::move(work.front());
             work.pop_front();
             busy = true;
             hold.unlock();
-            next();
+            Run(next);
             hold.lock();
             busy = false;
             changed.notify_all();
         }
     }
-    void Push(Work next)
+    void Run(const Item &next)
     {
-        std::unique_lock<std::mutex> hold(lock);
-        if (strict::On() && capture == nullptr) {
-            changed.wait(hold, [this] { return work.size() < strict::kRoom; });
+        if (!strict::On()) {
+            next.work();
+            return;
         }
+        queue->Await(next.entry);
+        if (next.kind == kRuns) {
+            queue->Begin();
+        }
+        if (fault == 0) {
+            next.work();
+        }
+        if (next.kind == kWaits) {
+            queue->Begin();
+        }
+    }
+    void Push(Work next, Kind kind)
+    {
+        std::lock_guard<std::mutex> in_order(pushing);
+        std::unique_lock<std::mutex> hold(lock);
         if (capture != nullptr) {
             std::lock_guard<std::mutex> all(capture->lock);
-            capture->work.push_back(std::move(next));
-            capture->last[this] = capture->work.size();
-        } else {
-            work.push_back(std::move(next));
-            changed.notify_all();
+            capture->graph->work.emplace_back(std::move(next), kind);
+            capture->last[this] = capture->graph->work.size();
+            return;
         }
+        hold.unlock();
+        const uint64_t entry = strict::On() ? queue->Enter(device) : 0;
+        hold.lock();
+        work.push_back({std::move(next), kind, entry});
+        changed.notify_all();
     }
     std::shared_ptr<Capture> Capturing()
     {
@@ -155,10 +213,6 @@ struct Event {
         capture; // in which it was recorded last: by this stream, behind so much
     Stream *stream = nullptr;
     size_t behind = 0;
-};
-
-struct Graph {
-    std::vector<Work> work;
 };
 
 struct Allocation {
@@ -205,8 +259,13 @@ struct Opened { // memory of other processes, or reserved addresses
 };
 std::map<kolo_cuda_address, Opened> opened;
 unsigned long long ids;
-auto &objects = *new std::set<const void *>; // streams, events, modules, pinned memory
-std::set<Stream *> streams;
+struct Object { // a stream, an event, a module, pinned memory
+    int device;
+    size_t bytes; // of pinned memory
+    Work destroy;
+};
+auto &objects = *new std::map<const void *, Object>;
+auto &streams = *new std::map<Stream *, std::shared_ptr<Stream>>; // with those that end
 
 // Give memory back, and forget it; the caller has `lock`.
 std::map<kolo_cuda_address, Allocation>::iterator
@@ -271,21 +330,19 @@ Stream *NullStream(int device)
 // Wait for a while until a GPU has done all work that is queued. Returns whether it has.
 bool IsIdle(int device)
 {
-    std::vector<Stream *> all = {NullStream(device)};
+    std::vector<std::shared_ptr<Stream>> all;
     {
         std::lock_guard<std::mutex> hold(lock);
-        for (Stream *stream : streams) {
+        for (const auto &[handle, stream] : streams) {
             if (stream->device == device) {
                 all.push_back(stream);
             }
         }
     }
-    for (Stream *stream : all) {
-        if (!stream->IsIdle(std::chrono::milliseconds(20))) {
-            return false;
-        }
-    }
-    return true;
+    constexpr std::chrono::milliseconds kPatience(20);
+    return NullStream(device)->IsIdle(kPatience) &&
+           std::all_of(all.begin(), all.end(),
+                       [](const auto &stream) { return stream->IsIdle(kPatience); });
 }
 
 // From here on the call has the lock of its context.
@@ -315,6 +372,9 @@ bool Spoils()
     if (contexts.empty()) {                                                                        \
         return kInvalidContext;                                                                    \
     }                                                                                              \
+    if (fault != 0) {                                                                              \
+        return fault;                                                                              \
+    }                                                                                              \
     TAKE_CONTEXT(alone)
 #define ENTER_CONTEXT() ENTER_CONTEXT_AS(false)
 #define ENTER_UNSAFE()                                                                             \
@@ -322,15 +382,59 @@ bool Spoils()
     if (Spoils()) {                                                                                \
         return kCaptureUnsupported;                                                                \
     }
+// Whoever uses an object that is gone, by itself or with its context, may crash.
+void MustLive(const void *object, const char *what)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    if (strict::On() && objects.count(object) == 0) {
+        fprintf(stderr, "the driver crashes: this %s is gone\n", what);
+        abort();
+    }
+}
+// cudaStreamPerThread, which ends with its thread.
+Stream *OwnStream(int device)
+{
+    struct Own {
+        std::map<int, std::shared_ptr<Stream>> made;
+        ~Own()
+        {
+            for (const auto &[on, stream] : made) {
+                stream->Drain();
+                std::lock_guard<std::mutex> hold(lock);
+                streams.erase(stream.get());
+            }
+        }
+    };
+    static thread_local Own own;
+    std::shared_ptr<Stream> &stream = own.made[device];
+    if (stream == nullptr) {
+        stream = std::make_shared<Stream>(device, true);
+        std::lock_guard<std::mutex> hold(lock);
+        streams[stream.get()] = stream;
+    }
+    return stream.get();
+}
 Stream *StreamOf(kolo_cuda_stream stream)
 {
-    return reinterpret_cast<uintptr_t>(stream) <= 1 ? NullStream(std::max(Current(), 0))
-                                                    : reinterpret_cast<Stream *>(stream);
+    constexpr uintptr_t kLegacy = 1, kPerThread = 2;
+    if (reinterpret_cast<uintptr_t>(stream) <= kLegacy) {
+        return NullStream(std::max(Current(), 0));
+    }
+    if (reinterpret_cast<uintptr_t>(stream) == kPerThread) {
+        return OwnStream(std::max(Current(), 0));
+    }
+    MustLive(stream, "stream");
+    return reinterpret_cast<Stream *>(stream);
+}
+Event *EventOf(kolo_cuda_event event)
+{
+    MustLive(event, "event");
+    return reinterpret_cast<Event *>(event);
 }
 
 template <class Holds> void WaitUntil(const Holds &holds)
 {
-    for (int polls = 0; !holds(); polls++) {
+    for (int polls = 0; !holds() && fault == 0; polls++) {
         if (polls < 100) {
             std::this_thread::yield();
         } else { // what it waits for needs the core
@@ -341,11 +445,11 @@ template <class Holds> void WaitUntil(const Holds &holds)
 
 // Queue work of a call. In strict mode the legacy default stream and the blocking streams wait for
 // each other.
-void Queue(Stream *stream, Work work)
+void Queue(Stream *stream, Work work, Kind kind = kRuns)
 {
     static std::mutex ordering;
     if (!strict::On() || !stream->blocking || stream->Capturing() != nullptr) {
-        stream->Push(std::move(work));
+        stream->Push(std::move(work), kind);
         return;
     }
     std::lock_guard<std::mutex> in_order(ordering);
@@ -355,7 +459,7 @@ void Queue(Stream *stream, Work work)
         before.push_back(legacy->newest);
     } else {
         std::lock_guard<std::mutex> hold(lock);
-        for (const Stream *other : streams) {
+        for (const auto &[handle, other] : streams) {
             if (other->device == stream->device && other->blocking) {
                 before.push_back(other->newest);
             }
@@ -363,32 +467,70 @@ void Queue(Stream *stream, Work work)
     }
     const Token over = std::make_shared<std::atomic<bool>>(false);
     stream->newest = over;
-    stream->Push([=] {
+    const auto order = [=] {
         for (const Token &token : before) {
             WaitUntil([&] { return token == nullptr || token->load(); });
         }
-        work();
-        over->store(true);
-    });
+    };
+    stream->Push(order, kWaits);
+    stream->Push(
+        [=] {
+            work();
+            over->store(true);
+        },
+        kind);
 }
 
-template <class T> T *Made(T *object)
+// An object of the current context.
+template <class T> T *Made(T *object, Work destroy, size_t bytes = 0)
 {
     std::lock_guard<std::mutex> hold(lock);
-    objects.insert(object);
+    objects[object] = {Current(), bytes, std::move(destroy)};
     return object;
 }
-
-template <class T> int Unmade(T *object)
+template <class T> T *Made(T *object)
 {
-    {
-        std::lock_guard<std::mutex> hold(lock);
-        if (objects.erase(object) == 0) {
-            return kInvalidHandle;
-        }
+    return Made(object, [object] { delete object; });
+}
+int Unmade(const void *object)
+{
+    std::unique_lock<std::mutex> hold(lock);
+    const auto found = objects.find(object);
+    if (found == objects.end()) {
+        return kInvalidHandle;
     }
-    delete object;
+    const Work destroy = std::move(found->second.destroy);
+    objects.erase(found);
+    hold.unlock();
+    destroy();
     return KOLO_CUDA_OK;
+}
+bool IsPinned(const void *at, size_t bytes)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    const auto next = objects.upper_bound(at);
+    if (next == objects.begin()) {
+        return false;
+    }
+    const auto *first = static_cast<const char *>(std::prev(next)->first);
+    return static_cast<const char *>(at) + bytes <= first + std::prev(next)->second.bytes;
+}
+
+// A stream ends when its work is done. In strict mode nobody waits for that.
+void EndStream(Stream *stream)
+{
+    const auto end = [stream] {
+        stream->Drain();
+        std::unique_lock<std::mutex> hold(lock);
+        const std::shared_ptr<Stream> last = streams[stream];
+        streams.erase(stream);
+        hold.unlock();
+    };
+    if (strict::On() && !stream->IsIdle(std::chrono::milliseconds(0))) {
+        std::thread(end).detach();
+    } else {
+        end();
+    }
 }
 
 void Apply(const kolo_cuda_stream_op &op)
@@ -423,6 +565,7 @@ bool LoadsAtOnce()
 }
 struct CUfunc_st {
     std::string name;
+    const CUmod_st *of = nullptr;
     std::atomic<bool> loaded{LoadsAtOnce()};
 };
 struct CUmod_st {
@@ -464,9 +607,9 @@ KOLO_EXPORT
 void FakeCudaDrain()
 {
     std::unique_lock<std::mutex> hold(lock);
-    const std::set<Stream *> all = streams;
+    const std::map<Stream *, std::shared_ptr<Stream>> all = streams;
     hold.unlock();
-    for (Stream *stream : all) {
+    for (const auto &[handle, stream] : all) {
         stream->Drain();
     }
 }
@@ -562,6 +705,7 @@ int cuGetErrorName(int error, const char **name)
             : error == kCaptureIsolation     ? "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"
             : error == kInvalidContext       ? "CUDA_ERROR_INVALID_CONTEXT"
             : error == kPeerUnsupported      ? "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"
+            : error == kMisalignedAddress    ? "CUDA_ERROR_MISALIGNED_ADDRESS"
                                              : NULL;
     return *name != NULL ? KOLO_CUDA_OK : KOLO_CUDA_INVALID_VALUE;
 }
@@ -639,11 +783,25 @@ int cuDeviceGetP2PAttribute(int *value, int, int, int)
     *value = peer_word.Get() != "slow" ? 1 : 0;
     return KOLO_CUDA_OK;
 }
-// What is released with a primary context; the caller has `lock`.
-static void DestroyMemory(int device)
+// What is released with a primary context.
+static void DestroyAll(int device)
 {
+    std::vector<Work> destroy;
+    std::unique_lock<std::mutex> hold(lock);
     for (auto at = allocations.begin(); at != allocations.end();) {
         at = at->second.device == device ? Erase(at) : std::next(at);
+    }
+    for (auto at = objects.begin(); at != objects.end();) {
+        if (at->second.device == device) {
+            destroy.push_back(std::move(at->second.destroy));
+            at = objects.erase(at);
+        } else {
+            at++;
+        }
+    }
+    hold.unlock();
+    for (const Work &one : destroy) {
+        one();
     }
 }
 KOLO_EXPORT
@@ -659,10 +817,12 @@ int cuDevicePrimaryCtxRetain(kolo_cuda_context *context, int device)
 KOLO_EXPORT
 int cuDevicePrimaryCtxRelease_v2(int device)
 {
-    std::lock_guard<std::mutex> hold(lock);
+    std::unique_lock<std::mutex> hold(lock);
     retained--;
-    if (--retained_of[device] == 0 && strict::On()) {
-        DestroyMemory(device);
+    const bool last = --retained_of[device] == 0;
+    hold.unlock();
+    if (last && strict::On()) {
+        DestroyAll(device);
     }
     return KOLO_CUDA_OK;
 }
@@ -776,7 +936,9 @@ KOLO_EXPORT
 int cuMemHostAlloc(void **at, size_t bytes, unsigned)
 {
     ENTER_UNSAFE();
-    *at = Made(aligned_alloc(4096, (bytes + 4095) / 4096 * 4096));
+    void *made = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    *at = Made(
+        made, [made] { free(made); }, bytes);
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
@@ -790,12 +952,7 @@ KOLO_EXPORT
 int cuMemFreeHost(void *at)
 {
     TAKE_CONTEXT(true);
-    std::lock_guard<std::mutex> hold(lock);
-    if (objects.erase(at) == 0) {
-        return KOLO_CUDA_INVALID_VALUE;
-    }
-    free(at);
-    return KOLO_CUDA_OK;
+    return Unmade(at) == KOLO_CUDA_OK ? KOLO_CUDA_OK : KOLO_CUDA_INVALID_VALUE;
 }
 KOLO_EXPORT
 int cuMemGetAddressRange_v2(kolo_cuda_address *base, size_t *bytes, kolo_cuda_address at)
@@ -872,7 +1029,13 @@ int cuMemcpyDtoHAsync_v2(void *to, kolo_cuda_address from, size_t bytes, kolo_cu
 {
     ENTER_CONTEXT();
     const int by = contexts.back() - 1;
-    Queue(StreamOf(stream), [=] { Copy(to, reinterpret_cast<const void *>(from), bytes, by); });
+    Stream *s = StreamOf(stream);
+    Queue(s, [=] { Copy(to, reinterpret_cast<const void *>(from), bytes, by); });
+    if (strict::On() && s->Capturing() == nullptr && !IsPinned(to, bytes)) {
+        entered.Leave();
+        s->Drain();
+        return fault;
+    }
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
@@ -881,7 +1044,14 @@ int cuMemcpyHtoDAsync_v2(kolo_cuda_address to, const void *from, size_t bytes,
 {
     ENTER_CONTEXT();
     const int by = contexts.back() - 1;
-    Queue(StreamOf(stream), [=] { Copy(reinterpret_cast<void *>(to), from, bytes, by); });
+    auto *onto = reinterpret_cast<void *>(to);
+    if (strict::On() && StreamOf(stream)->Capturing() == nullptr && !IsPinned(from, bytes)) {
+        const auto *first = static_cast<const char *>(from);
+        const std::vector<char> taken(first, first + bytes);
+        Queue(StreamOf(stream), [=] { Copy(onto, taken.data(), bytes, by); });
+    } else {
+        Queue(StreamOf(stream), [=] { Copy(onto, from, bytes, by); });
+    }
     return KOLO_CUDA_OK;
 }
 
@@ -889,7 +1059,12 @@ KOLO_EXPORT
 int cuMemcpyDtoDAsync_v2(kolo_cuda_address to, kolo_cuda_address from, size_t bytes,
                          kolo_cuda_stream stream)
 {
-    return cuMemcpyDtoHAsync_v2(reinterpret_cast<void *>(to), from, bytes, stream);
+    ENTER_CONTEXT();
+    const int by = contexts.back() - 1;
+    Queue(StreamOf(stream), [=] {
+        Copy(reinterpret_cast<void *>(to), reinterpret_cast<const void *>(from), bytes, by);
+    });
+    return KOLO_CUDA_OK;
 }
 
 // Between peers by the word; without peer access through the host, which is always right.
@@ -1000,7 +1175,7 @@ int cuIpcCloseMemHandle(kolo_cuda_address at)
     return KOLO_CUDA_OK;
 }
 // Work in the legacy default stream, as the calls without a stream queue it.
-static void QueueLegacy(const char *name, const Work &work, bool waits)
+static int QueueLegacy(const char *name, const Work &work, bool waits)
 {
     Stream *stream = NullStream(std::max(Current(), 0));
     {
@@ -1010,6 +1185,7 @@ static void QueueLegacy(const char *name, const Work &work, bool waits)
     if (waits) {
         stream->Drain();
     }
+    return fault;
 }
 KOLO_EXPORT
 int cuMemsetD8_v2(kolo_cuda_address at, unsigned char value, size_t bytes)
@@ -1023,14 +1199,13 @@ int cuMemsetD8_v2(kolo_cuda_address at, unsigned char value, size_t bytes)
         set();
         return KOLO_CUDA_OK;
     }
-    QueueLegacy(
+    return QueueLegacy(
         __func__,
         [=] {
             std::this_thread::sleep_for(std::chrono::milliseconds(strict::kQueueMs));
             set();
         },
         false);
-    return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
 int cuMemsetD8Async(kolo_cuda_address at, unsigned char value, size_t bytes,
@@ -1045,10 +1220,9 @@ static int CopyPlain(void *to, const void *from, size_t bytes)
 {
     const auto copy = [=] { memcpy(to, from, bytes); };
     if (strict::On()) {
-        QueueLegacy("cuMemcpy", copy, true);
-    } else {
-        copy();
+        return QueueLegacy("cuMemcpy", copy, true);
     }
+    copy();
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
@@ -1068,14 +1242,13 @@ int cuMemcpyHtoD_v2(kolo_cuda_address at, const void *from, size_t bytes)
     }
     const auto *first = static_cast<const char *>(from);
     const std::vector<char> kept(first, first + bytes);
-    QueueLegacy(
+    return QueueLegacy(
         __func__,
         [=] {
             std::this_thread::sleep_for(std::chrono::milliseconds(strict::kQueueMs));
             memcpy(reinterpret_cast<void *>(at), kept.data(), kept.size());
         },
         false);
-    return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
 int cuMemcpyDtoH_v2(void *to, kolo_cuda_address at, size_t bytes)
@@ -1121,20 +1294,35 @@ int cuPointerGetAttribute(void *value, int attribute, kolo_cuda_address at)
 
 // ---- streams and events ----
 
+static void MakeStream(kolo_cuda_stream *stream, unsigned flags, bool urgent)
+{
+    const auto owner =
+        std::make_shared<Stream>(Current(), (flags & KOLO_CUDA_NON_BLOCKING) == 0, urgent);
+    Stream *made = Made(owner.get(), [made = owner.get()] { EndStream(made); });
+    std::lock_guard<std::mutex> hold(lock);
+    streams[made] = owner;
+    *stream = reinterpret_cast<kolo_cuda_stream>(made);
+}
 KOLO_EXPORT
 int cuStreamCreate(kolo_cuda_stream *stream, unsigned flags)
 {
     ENTER_CONTEXT_AS(true);
-    Stream *made = Made(new Stream(Current(), (flags & KOLO_CUDA_NON_BLOCKING) == 0));
-    std::lock_guard<std::mutex> hold(lock);
-    streams.insert(made);
-    *stream = reinterpret_cast<kolo_cuda_stream>(made);
+    MakeStream(stream, flags, false);
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
-int cuStreamCreateWithPriority(kolo_cuda_stream *stream, unsigned flags, int)
+int cuStreamCreateWithPriority(kolo_cuda_stream *stream, unsigned flags, int priority)
 {
-    return cuStreamCreate(stream, flags);
+    ENTER_CONTEXT_AS(true);
+    MakeStream(stream, flags, priority < 0);
+    return KOLO_CUDA_OK;
+}
+// No call to fail: who asks may as well order by an event.
+KOLO_EXPORT
+int cuStreamGetId(kolo_cuda_stream stream, unsigned long long *id)
+{
+    *id = StreamOf(stream)->id;
+    return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
 int cuThreadExchangeStreamCaptureMode(int *mode)
@@ -1147,24 +1335,25 @@ KOLO_EXPORT
 int cuLaunchHostFunc(kolo_cuda_stream stream, void (*fn)(void *), void *arg)
 {
     ENTER_CONTEXT();
-    Queue(StreamOf(stream), [=] { fn(arg); });
+    Queue(
+        StreamOf(stream), [=] { fn(arg); }, kWaits);
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
 int cuStreamDestroy_v2(kolo_cuda_stream stream)
 {
-    { // its work may go on
-        TAKE_CONTEXT(false);
-        std::lock_guard<std::mutex> hold(lock);
-        streams.erase(reinterpret_cast<Stream *>(stream));
-    }
-    return Unmade(reinterpret_cast<Stream *>(stream));
+    TAKE_CONTEXT(false);
+    entered.Leave(); // its work may go on
+    return Unmade(stream);
 }
 KOLO_EXPORT
 int cuStreamQuery(kolo_cuda_stream stream)
 {
     TAKE_CONTEXT(false);
     Stream *s = StreamOf(stream);
+    if (fault != 0) {
+        return fault;
+    }
     {
         std::lock_guard<std::mutex> hold(s->lock);
         if (!s->work.empty() || s->busy) { // no call to fail: how many there are is chance
@@ -1187,7 +1376,7 @@ int cuStreamSynchronize(kolo_cuda_stream stream)
     }
     entered.Leave();
     StreamOf(stream)->Drain();
-    return KOLO_CUDA_OK;
+    return fault;
 }
 KOLO_EXPORT
 int cuStreamIsCapturing(kolo_cuda_stream stream, int *status)
@@ -1205,11 +1394,15 @@ int cuStreamBatchMemOp_v2(kolo_cuda_stream stream, unsigned count, kolo_cuda_str
         return KOLO_CUDA_INVALID_VALUE;
     }
     const std::vector<kolo_cuda_stream_op> kept(ops, ops + count);
-    Queue(StreamOf(stream), [kept] {
+    const bool waits = std::any_of(kept.begin(), kept.end(), [](const kolo_cuda_stream_op &op) {
+        return op.kind == KOLO_CUDA_WAIT_32 || op.kind == KOLO_CUDA_WAIT_64;
+    });
+    const auto apply = [kept] {
         for (const kolo_cuda_stream_op &op : kept) {
             Apply(op);
         }
-    });
+    };
+    Queue(StreamOf(stream), apply, waits ? kWaits : kRuns);
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
@@ -1223,20 +1416,20 @@ KOLO_EXPORT
 int cuEventDestroy_v2(kolo_cuda_event event)
 {
     TAKE_CONTEXT(false);
-    return Unmade(reinterpret_cast<Event *>(event));
+    return Unmade(event);
 }
 KOLO_EXPORT
 int cuEventRecord(kolo_cuda_event event, kolo_cuda_stream stream)
 {
     ENTER_CONTEXT();
     records++;
-    auto *e = reinterpret_cast<Event *>(event);
+    auto *e = EventOf(event);
     Stream *s = StreamOf(stream);
     e->capture = s->Capturing();
     if (e->capture != nullptr) {
         std::lock_guard<std::mutex> all(e->capture->lock);
         e->stream = s;
-        e->behind = e->capture->work.size();
+        e->behind = e->capture->graph->work.size();
         return KOLO_CUDA_OK;
     }
     const Token token = std::make_shared<std::atomic<bool>>(false);
@@ -1248,18 +1441,18 @@ KOLO_EXPORT
 int cuEventSynchronize(kolo_cuda_event event)
 {
     ENTER_CONTEXT();
-    const Token token = reinterpret_cast<Event *>(event)->recorded;
+    const Token token = EventOf(event)->recorded;
     entered.Leave();
-    while (token != nullptr && !token->load()) {
+    while (token != nullptr && !token->load() && fault == 0) {
         std::this_thread::sleep_for(std::chrono::microseconds(20));
     }
-    return KOLO_CUDA_OK;
+    return fault;
 }
 KOLO_EXPORT
 int cuEventQuery(kolo_cuda_event event)
 {
     ENTER_UNSAFE();
-    const auto *e = reinterpret_cast<const Event *>(event);
+    const auto *e = EventOf(event);
     if (e->capture != nullptr) {
         return kCapturedEvent;
     }
@@ -1288,7 +1481,7 @@ KOLO_EXPORT
 int cuStreamWaitEvent(kolo_cuda_stream stream, kolo_cuda_event event, unsigned)
 {
     ENTER_CONTEXT();
-    const auto *e = reinterpret_cast<const Event *>(event);
+    const auto *e = EventOf(event);
     if (e->capture != nullptr) {
         return Join(StreamOf(stream), e);
     }
@@ -1296,11 +1489,12 @@ int cuStreamWaitEvent(kolo_cuda_stream stream, kolo_cuda_event event, unsigned)
         return kCaptureIsolation;
     }
     const Token token = e->recorded;
-    Queue(StreamOf(stream), [token] {
-        while (token != nullptr && !token->load()) {
+    const auto wait = [token] {
+        while (token != nullptr && !token->load() && fault == 0) {
             std::this_thread::yield();
         }
-    });
+    };
+    Queue(StreamOf(stream), wait, kWaits);
     return KOLO_CUDA_OK;
 }
 
@@ -1343,9 +1537,10 @@ int cuStreamEndCapture(kolo_cuda_stream stream, Graph **graph)
     capture->over = true;
     *graph = nullptr;
     if (capture->invalid || unjoined) {
+        delete capture->graph;
         return capture->invalid ? kCaptureInvalidated : kCaptureUnjoined;
     }
-    *graph = new Graph{capture->work};
+    *graph = capture->graph;
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
@@ -1358,8 +1553,11 @@ KOLO_EXPORT
 int cuGraphLaunch(Graph *graph, kolo_cuda_stream stream)
 {
     TAKE_CONTEXT(false);
-    for (const Work &work : graph->work) {
-        Queue(StreamOf(stream), work);
+    for (const auto &[work, kind] : graph->work) {
+        Queue(StreamOf(stream), work, kind);
+    }
+    if (!graph->objects.empty()) { // they outlive the launch
+        Queue(StreamOf(stream), [objects = graph->objects] {});
     }
     return KOLO_CUDA_OK;
 }
@@ -1374,6 +1572,58 @@ int cuGraphExecDestroy(Graph *executable)
 {
     TAKE_CONTEXT(false);
     delete executable;
+    return KOLO_CUDA_OK;
+}
+
+// As many references as are not given to graphs; the object ends with the last one.
+struct CUuserObject_st {
+    std::shared_ptr<UserObject> object;
+    unsigned references;
+};
+KOLO_EXPORT
+int cuUserObjectCreate(CUuserObject_st **out, void *at, void (*destroy)(void *), unsigned count,
+                       unsigned)
+{
+    ENTER();
+    *out = new CUuserObject_st{std::shared_ptr<UserObject>(new UserObject{at, destroy}), count};
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuUserObjectRelease(CUuserObject_st *object, unsigned count)
+{
+    object->references -= count;
+    if (object->references == 0) {
+        delete object;
+    }
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuGraphRetainUserObject(Graph *graph, CUuserObject_st *object, unsigned count, unsigned flags)
+{
+    ENTER();
+    constexpr unsigned kMove = 1;
+    graph->objects.push_back(object->object);
+    return (flags & kMove) != 0 ? cuUserObjectRelease(object, count) : KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuStreamGetCaptureInfo_v2(kolo_cuda_stream stream, int *status, unsigned long long *id,
+                              Graph **graph, const void ***dependencies, size_t *count)
+{
+    ENTER();
+    const auto capture = StreamOf(stream)->Capturing();
+    *status = capture == nullptr ? 0 : capture->invalid ? 2 : 1;
+    if (capture != nullptr && graph != nullptr) {
+        *graph = capture->graph;
+    }
+    if (capture != nullptr && id != nullptr) {
+        *id = reinterpret_cast<uintptr_t>(capture.get());
+    }
+    if (dependencies != nullptr) { // nodes are not modelled
+        *dependencies = nullptr;
+    }
+    if (count != nullptr) {
+        *count = 0;
+    }
     return KOLO_CUDA_OK;
 }
 
@@ -1407,6 +1657,7 @@ int cuModuleGetFunction(kolo_cuda_function *function, kolo_cuda_module module, c
     }
     CUfunc_st &found = module->functions[name];
     found.name = name;
+    found.of = module;
     *function = &found;
     return KOLO_CUDA_OK;
 }
@@ -1431,6 +1682,7 @@ int cuLaunchKernel(kolo_cuda_function function, unsigned grid_x, unsigned, unsig
                    void **arguments, void **)
 {
     ENTER_CONTEXT_AS(!function->loaded);
+    MustLive(function->of, "module");
     function->loaded = true;
     const std::string &name = function->name;
     const size_t bytes = emulator::ArgumentBytes(name.c_str());

@@ -23,9 +23,16 @@
 //     driver.
 //   - The legacy default stream waits for the streams without CU_STREAM_NON_BLOCKING, and these for
 //     it.
-//   - A primary context that nobody retains is destroyed with its memory (cuDevicePrimaryCtxRelease).
-//   - A stream has room for 1024 entries; who queues more waits inside the call, with the lock
-//     (NVIDIA/nccl issue 623).
+//   - A primary context that nobody retains is destroyed with all that was made in it: memory,
+//     streams, events, modules (cuDevicePrimaryCtxRelease). Who uses such an object ends the
+//     process.
+//   - cuStreamDestroy returns at once; the stream ends when its work is done.
+//   - cuMemcpyDtoHAsync to memory that is not pinned returns when the bytes are there;
+//     cuMemcpyHtoDAsync from such memory, when the driver has taken them.
+//   - An access that is not aligned to its size is an error of the process: all further calls give
+//     CUDA_ERROR_MISALIGNED_ADDRESS, no queued work runs, and no function on the host is called
+//     (the reference, "CUresult" and cuLaunchHostFunc).
+//   - Streams share hardware queues with room for 1024 entries: fake_queues.h.
 //   - A handle that is open already gives the same address again (cuIpcOpenMemHandle); a handle of
 //     memory whose addresses an older mapping of the same process still has is
 //     CUDA_ERROR_ALREADY_MAPPED (pmodels/mpich issue 7821).
@@ -44,7 +51,6 @@ namespace strict
 {
 
 constexpr int kDevices = 8;
-constexpr size_t kRoom = 1024;          // entries of a stream
 constexpr size_t kPageable = 64 * 1024; // bytes that cuMemcpyHtoD takes over
 constexpr int kAlreadyMapped = 208;
 constexpr int kQueueMs = 2; // that queued work of a call without a stream takes to begin
@@ -65,6 +71,7 @@ inline bool On()
 
 struct ContextLock {
     std::shared_mutex all;
+    std::mutex full; // of a call that waits for room in a hardware queue
     std::mutex names;
     std::multiset<std::string> waiting; // calls that wait for `all`
 };
@@ -73,6 +80,21 @@ inline ContextLock &LockOf(int device)
 {
     static auto *const locks = new ContextLock[kDevices]; // for ever
     return locks[device];
+}
+
+// A call waits for ever with the lock of its context: nothing else is worth waiting for.
+[[noreturn]] inline void Hang(const char *name, int device)
+{
+    ContextLock &lock = LockOf(device);
+    std::lock_guard<std::mutex> hold(lock.names);
+    fprintf(stderr,
+            "the driver hangs: %s waits for GPU %d with the context's lock, and for the lock wait:",
+            name, device);
+    for (const std::string &call : lock.waiting) {
+        fprintf(stderr, " %s", call.c_str());
+    }
+    fprintf(stderr, "%s\n", lock.waiting.empty() ? " no calls" : "");
+    abort();
 }
 
 inline thread_local int depth; // calls of this thread that are under way, in each other
@@ -118,33 +140,21 @@ class Entered
             std::lock_guard<std::mutex> hold(lock.names);
             lock.waiting.insert(name);
         }
+        {
+            const std::lock_guard<std::mutex> until_there_is_room(lock.full);
+        }
         alone_ ? lock.all.lock() : lock.all.lock_shared();
         std::lock_guard<std::mutex> hold(lock.names);
         lock.waiting.erase(lock.waiting.find(name));
     }
-    // Nothing else is worth waiting for, so a call that waits for ever ends the process.
     template <class Idle> void Drain(const char *name, const Idle &idle)
     {
         const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(Limit());
         while (!idle(device_)) {
             if (std::chrono::steady_clock::now() > end) {
-                Say(name);
-                abort();
+                Hang(name, device_);
             }
         }
-    }
-    void Say(const char *name)
-    {
-        ContextLock &lock = LockOf(device_);
-        std::lock_guard<std::mutex> hold(lock.names);
-        fprintf(stderr,
-                "the driver hangs: %s waits for GPU %d with the context's lock, and for "
-                "the lock wait:",
-                name, device_);
-        for (const std::string &call : lock.waiting) {
-            fprintf(stderr, " %s", call.c_str());
-        }
-        fprintf(stderr, "%s\n", lock.waiting.empty() ? " no calls" : "");
     }
     int device_;
     bool alone_, on_;

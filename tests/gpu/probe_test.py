@@ -39,6 +39,18 @@ def test_entries():
     said = ask("entries", FAKE_CUDA_STRICT="3")["entries of a stream"]
     # The stream may have taken the wait out of its queue.
     check(re.match("102[34] entries, then the call waits", said), "the room of a stream is counted", said)
+    check("query waits, copy waits" in said, "and whom a call holds up that finds none", said)
+
+
+def test_queues():
+    def stuck(name, **more):
+        return int(ask(name, **more)[name].split()[0])
+
+    eight, many, urgent = (stuck(name, FAKE_CUDA_STRICT="3") for name in
+                           ("streams, 8 connections", "streams, 32 connections", "urgent streams, 8 connections"))
+    check(eight > many and urgent == 0, "streams that share a hardware queue with one that waits are counted",
+          eight, many, urgent)
+    check(stuck("streams, 8 connections") == 0, "where none share, none are stuck")
 
 
 def test_processes():

@@ -312,14 +312,17 @@ Result Threads(double seconds, uint64_t seed, int n)
     std::vector<kolo_comm *> comm(static_cast<size_t>(n));
     Must(kolo_comm_create_local(n, &config, comm.data()), {});
     std::vector<Result> results(comm.size());
+    std::vector<std::unique_ptr<Stream>> streams; // to make one waits for the others' calls
     std::vector<std::thread> threads;
+    for (int r = 0; r < n; r++) {
+        streams.push_back(std::make_unique<Stream>());
+    }
     for (int r = 0; r < n; r++) {
         threads.emplace_back([&, r] {
             const auto at = static_cast<size_t>(r);
-            const Stream stream;
             const Context context;
             std::vector<std::unique_ptr<Rank>> ranks;
-            ranks.push_back(std::make_unique<Rank>(comm[at], r, n, stream.Get()));
+            ranks.push_back(std::make_unique<Rank>(comm[at], r, n, streams[at]->Get()));
             results[at] = Soak(Driver(&ranks), comm[at], seconds, seed,
                                [&](bool time) { return Ask(comm[at], time); });
         });
@@ -330,6 +333,7 @@ Result Threads(double seconds, uint64_t seed, int n)
         all.calls = results[r].calls;
         all.wrong += results[r].wrong;
     }
+    gpu::FreeLeft();
     for (kolo_comm *c : comm) {
         kolo_comm_destroy(c);
     }

@@ -2,15 +2,18 @@
 # covers: src/mpi tools/run_mpi.c
 """Programs of MPI whose collectives go to kolo, started by `kolo run --mpi`.
 
-usage: mpi_test.py KOLO [NAME:FOLDER:PROGRESS:SAME]...
+usage: mpi_test.py KOLO [NAME:FOLDER[:PROGRAM]...]...
 
-Each entry is an MPI library: its name, the folder where it is installed ("": the system's), and the
-programs of progress.c and same.c. Without programs it is Intel MPI, which runs those of MPICH.
+Each entry is an MPI library: its name, the folder where it is installed ("": the system's), and its
+programs, mpi_*_NAME. Without programs it is Intel MPI, which runs those of MPICH.
 """
+import glob
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import tap
 
@@ -26,14 +29,14 @@ NO_SINGLE_COPIES = {"OMPI_MCA_smsc": "^cma,knem,xpmem", "OMPI_MCA_btl_vader_sing
 def mpis():
     """(name, command before the number of ranks, environment, programs) of each library."""
     programs = {}
-    for name, folder, progress, same in ENTRIES:
+    for name, folder, *paths in ENTRIES:
         command, env = [shutil.which("mpirun.openmpi") or shutil.which("mpirun")], {}
         if folder:
             command = [os.path.join(folder, "bin", "mpirun")]
             env = {"LD_LIBRARY_PATH": os.path.join(folder, "lib"),
                    "PATH": os.path.join(folder, "bin") + os.pathsep + os.environ["PATH"]}
-        if progress:
-            programs[name] = (progress, same)
+        if paths:
+            programs[name] = {os.path.basename(path).split("_")[1]: path for path in paths}
         else:  # Intel MPI
             command += ["-launcher", "fork"]
             env |= {"I_MPI_ROOT": folder, "I_MPI_FABRICS": "shm", "I_MPI_PIN": "0"}
@@ -44,10 +47,10 @@ def mpis():
             yield name, command, env, programs.get(name) or programs.get("mpich")
 
 
-def run(mpi, ranks, program, *args, kolo=True, **env):
+def run(mpi, ranks, program, *args, kolo=True, options=(), **env):
     """Status and output of a job; None as its status: it hung."""
     _, command, its_env, _ = mpi
-    command = [*command, "-n", str(ranks), *([KOLO, "run", "--mpi"] if kolo else []), program, *args]
+    command = [*command, *options, "-n", str(ranks), *([KOLO, "run", "--mpi"] if kolo else []), program, *args]
     try:
         ran = subprocess.run(command, env={**os.environ, **its_env, **env}, stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT, text=True, errors="replace", timeout=LIMIT_S, check=False)
@@ -78,13 +81,61 @@ def test_all(mpi, program):
 
 def test_log(mpi, program):
     status, out = run(mpi, 2, program, "1", "60", KOLO_DEBUG="INFO")
-    tap.check(status == 0 and "MPI_COMM_WORLD of 2 ranks: Allreduce -> kolo" in out,
+    tap.check(status == 0 and "of MPI_COMM_WORLD: Allreduce -> kolo" in out,
               f"{mpi[0]}: the log says which calls go to kolo", *out.splitlines()[-5:])
     tap.check("-> MPI: an inter-communicator" in out and "-> MPI: kolo has no such operation" in out,
               f"{mpi[0]}: the log says which calls go to MPI, and why")
     status, out = run(mpi, 2, program, "1", "60", KOLO_DEBUG="INFO", KOLO_MPI="off")
     tap.check(status == 0 and "same" in out and "-> kolo" not in out, f"{mpi[0]}: KOLO_MPI=off leaves all calls to MPI",
               *out.splitlines()[-5:])
+
+
+def test_file(mpi, program):
+    with tempfile.TemporaryDirectory(prefix="mpi-test-") as folder:
+        status, out = run(mpi, 2, program, KOLO_DEBUG="INFO", KOLO_DEBUG_FILE=folder + "/%p")
+        logs = []
+        for path in glob.glob(folder + "/*"):
+            with open(path, encoding="utf-8") as file:
+                logs.append(file.read())
+    tap.check((status, out.strip()) == (0, "right") and len(logs) == 2 and all("Allreduce -> kolo" in log for log in logs),
+              f"{mpi[0]}: the log goes to the file of KOLO_DEBUG_FILE", str(status), *out.splitlines()[-5:])
+
+
+def test_memory(mpi, program):
+    status, out = run(mpi, 3, program)
+    tap.check((status, out.strip()) == (0, "right"), f"{mpi[0]}: if one rank lacks memory, all decide alike",
+              str(status), *out.splitlines()[-5:])
+
+
+def test_mixture(mpi, program):
+    status, out = run(mpi, 3, program, "1", "2000" if LONG else "200", **NO_SINGLE_COPIES)
+    tap.check((status, out.strip()) == (0, "right"), f"{mpi[0]}: random messages and collectives end, and are right",
+              str(status), *out.splitlines()[-5:])
+
+
+def test_killed(mpi, program):
+    """MPICH's launcher may end the others before they can tell."""
+    is_open = "open" in mpi[0].lower()
+    option = "--enable-recovery" if is_open else "-disable-auto-cleanup"
+    with tempfile.TemporaryDirectory(prefix="mpi-test-") as folder:
+        status, out = run(mpi, 3, program, folder, options=[option])
+        told = {}
+        for path in glob.glob(folder + "/*"):
+            with open(path, encoding="utf-8") as file:
+                told[os.path.basename(path)] = file.read()
+    right = all(re.search(r"^kolo: .*\brank 2 \(pid \d+\) ", text) for text in told.values())
+    tap.check(status is not None and right and (not is_open or sorted(told) == ["0", "1"]),
+              f"{mpi[0]}: after a rank's death, the error of the others names it", str(status), *told.values(),
+              *out.splitlines()[-5:])
+
+
+def test_fortran(mpi, program):
+    for ranks in (2, 3):
+        status, out = run(mpi, ranks, program, KOLO_MPI="all", KOLO_DEBUG="INFO")
+        served = set(re.findall(r"calls of (\w+) -> kolo", out))
+        tap.check(status == 0 and "right\n" in out and "-> MPI" not in out and len(served) == 14,
+                  f"{mpi[0]}: the 14 collectives of a Fortran program go to kolo, with {ranks} ranks", str(status),
+                  " ".join(sorted(served)), *out.splitlines()[-5:])
 
 
 def test_command():
@@ -106,10 +157,16 @@ def main():
         return 0
     test_command()
     for mpi in found:
-        test_progress(mpi, mpi[3][0])
-        test_same(mpi, mpi[3][1])
-        test_all(mpi, mpi[3][1])
-        test_log(mpi, mpi[3][1])
+        test_progress(mpi, mpi[3]["progress"])
+        test_same(mpi, mpi[3]["same"])
+        test_all(mpi, mpi[3]["same"])
+        test_log(mpi, mpi[3]["same"])
+        test_file(mpi, mpi[3]["memory"])
+        test_memory(mpi, mpi[3]["memory"])
+        test_mixture(mpi, mpi[3]["mixture"])
+        test_killed(mpi, mpi[3]["killed"])
+        if "fortran" in mpi[3]:
+            test_fortran(mpi, mpi[3]["fortran"])
     return tap.done()
 
 

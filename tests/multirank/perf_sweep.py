@@ -127,7 +127,10 @@ def shortest_us(*options):
 
 def barriers_in_the_time():
     """As in nccl-tests: -z 1 counts the barrier after each call, -z 3 does not count the one before it."""
-    alone, with_barrier, after_barrier = (shortest_us("-z", z) for z in ("2", "1", "3"))
+    for _ in range(10):  # other programs may have disturbed one
+        alone, with_barrier, after_barrier = (shortest_us("-z", z) for z in ("2", "1", "3"))
+        if with_barrier > 1.5 * max(alone, after_barrier) > 0:
+            break
     check(with_barrier > 1.5 * max(alone, after_barrier) > 0, "the time of -z 1 includes barriers, that of -z 3 does not",
           f"-z 1 {with_barrier} us, -z 2 {alone} us, -z 3 {after_barrier} us")
 

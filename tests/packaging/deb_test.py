@@ -93,7 +93,7 @@ def main():
             return skip(made.stderr.strip().replace("\n", " "))
         debs = [deb for deb in sorted(glob.glob(folder + "/out/*.deb")) if "dbgsym" not in deb]
         names = [os.path.basename(deb).split("_")[0] for deb in debs]
-        check(made.returncode == 0 and names == ["kolo-nccl", "kolo-tools", "libkolo-dev", "libkolo0", "python3-kolo"],
+        check(made.returncode == 0 and names == ["kolo-mpi", "kolo-nccl", "kolo-tools", "libkolo-dev", "libkolo0", "python3-kolo"],
               "the packages are built, and lintian finds no error", *names, *said(made))
         root, suite = folder + "/root", code_name()
         if made.returncode != 0 or suite is None or os.geteuid() != 0 or shutil.which("debootstrap") is None:

@@ -280,6 +280,30 @@ def test_shrink(comm):
         comm.barrier()
 
 
+def test_agree(comm):
+    with comm.split(0) as copy:
+        assert copy.agree(~(1 << copy.rank) & 0xff) == (0xff & ~((1 << copy.size) - 1), [])
+        assert copy.epoch == 0
+
+
+def test_reconfigure(comm):
+    """The others turn round, and rank 0 enters behind them as a new rank."""
+    id = bytearray(kolo.create_id() if comm.rank == 0 else 128)
+    comm.broadcast(id)
+    old = comm.split(kolo.NO_COLOR if comm.rank == 0 and comm.size > 1 else 0)
+    members = [*range(comm.size - 2, -1, -1), -1] if comm.size > 1 else [0]
+    if old:
+        raises(kolo.InvalidError, ["members[0]"], old.reconfigure, bytes(id), [comm.size])
+    with (old.reconfigure(bytes(id), members) if old else
+          kolo.Comm.enter(bytes(id), comm.size, comm.size - 1)) as made:
+        assert (made.rank, made.size, made.epoch) == (comm.size - 1 - comm.rank, comm.size, 1)
+        one = ints(1)
+        made.all_reduce(one)
+        assert list(one) == [comm.size]
+    if old:
+        old.close()
+
+
 def test_an_id_joins(comm):
     id = bytearray(kolo.create_id()) if comm.rank == 0 else bytearray(128)
     comm.broadcast(id)

@@ -101,10 +101,12 @@ c10::DeviceIndex IndexOf(c10::Device device)
     return device.has_index() ? device.index() : device_now;
 }
 
-Handle NewStream(c10::DeviceIndex device)
+std::atomic<int> urgent_streams; // of high priority that were given out
+
+Handle NewStream(c10::DeviceIndex device, int priority = 0)
 {
     Handle made = nullptr;
-    DoOn(device, "cuStreamCreate", &made, 1u);
+    DoOn(device, "cuStreamCreateWithPriority", &made, 1u, priority);
     return made;
 }
 
@@ -173,14 +175,15 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     {
         return StreamOf(IndexOf(device), NewStream(IndexOf(device)));
     }
-    c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override
+    c10::Stream getStreamFromGlobalPool(c10::Device device, bool urgent) const override
     {
         static std::mutex lock;
-        static Handle pool[kDevices][kPool];
+        static Handle pool[kDevices][2][kPool];
         static int next;
         const std::lock_guard<std::mutex> hold(lock);
-        Handle &handle = pool[IndexOf(device)][next++ % kPool];
-        handle = handle != nullptr ? handle : NewStream(IndexOf(device));
+        Handle &handle = pool[IndexOf(device)][urgent ? 1 : 0][next++ % kPool];
+        handle = handle != nullptr ? handle : NewStream(IndexOf(device), urgent ? -1 : 0);
+        urgent_streams += urgent ? 1 : 0;
         return StreamOf(IndexOf(device), handle);
     }
     c10::Stream exchangeStream(c10::Stream stream) const override
@@ -543,6 +546,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
     m.def("hold", &Hold);
     m.def("release", &Release);
     m.def("is_idle", &IsIdle);
+    m.def("urgent_streams", [] { return urgent_streams.load(); });
     m.def(
         "synchronize", [] { Synchronize(device_now); }, released);
     m.def("begin_capture", &BeginCapture);

@@ -324,10 +324,14 @@ TEST(Costs, MeasuringIsQuickAndSane)
         SCOPED_TRACE(cores);
         double best_us = 1e9;
         kolo_costs costs = {};
-        for (int i = 0; i < 4; i++) { /* other programs may have disturbed one */
+        for (int i = 0; i < 40; i++) { /* other programs may have disturbed one */
             const double begin_us = kolo_now_us();
             kolo_costs_measure(cores, i % 2 == 0 ? host : nullptr, &costs);
             best_us = std::min(best_us, kolo_now_us() - begin_us);
+            if (i >= 3 && best_us < 50e3 && costs.latency_us <= 5 && costs.switch_us <= 20 &&
+                std::max(costs.copy_us_per_byte, costs.reduce_us_per_byte) <= 1e-3) {
+                break;
+            }
         }
         EXPECT_LT(best_us, 50e3);
         EXPECT_EQ(sizeof costs, costs.size);

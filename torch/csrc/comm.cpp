@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
+#include <c10/util/Logging.h>
 #include <climits>
 #include <cstring>
 #include <unistd.h>
@@ -18,7 +19,8 @@ namespace kolo_torch
 namespace
 {
 
-constexpr size_t kPremulsums = 64; /* factors that are kept */
+constexpr size_t kPremulsums = 64;                        /* factors that are kept */
+constexpr std::chrono::milliseconds kJoinPatience{10000}; /* with a rank that does not join */
 
 kolo_config configuration(const KoloOptions &options)
 {
@@ -33,7 +35,30 @@ kolo_config configuration(const KoloOptions &options)
     return config;
 }
 
+/* Ranks wait for rank 0, whose id they need, as kolo waits for the others: with a warning. */
+void awaitId(c10d::Store &store, const std::string &key, const KoloOptions &options)
+{
+    const auto first = std::min(kJoinPatience, options.timeout);
+    try {
+        store.wait({key}, first);
+    } catch (const std::exception &) {
+        if (first == options.timeout) {
+            throw;
+        }
+        const auto &global = options.global_ranks_in_group;
+        warn(c10::str("group ", options.group_name, " has waited ", first.count() / 1000,
+                      " s for rank ", global.empty() ? 0 : global[0], " to join")
+                 .c_str());
+        store.wait({key}, options.timeout - first);
+    }
+}
+
 } // namespace
+
+void warn(const char *text)
+{
+    LOG(WARNING) << "[c10d] kolo: " << text;
+}
 
 int milliseconds(std::chrono::milliseconds timeout)
 {
@@ -81,7 +106,9 @@ Communicator::Communicator(const c10::intrusive_ptr<c10d::Store> &store, const s
     if (device) {
         config.device = device->index();
         const c10::impl::VirtualGuardImpl guard(device->type());
-        side_ = guard.getStreamFromGlobalPool(*device);
+        /* Of high priority: a call that waits for other ranks is then in no hardware queue that
+         * the streams of the model use. */
+        side_ = guard.getStreamFromGlobalPool(*device, true);
     }
     /* split_group() makes a group for each kind of device over one store. The k-th group of each
      * rank meets the k-th group of the others. */
@@ -90,7 +117,7 @@ Communicator::Communicator(const c10::intrusive_ptr<c10d::Store> &store, const s
         check(kolo_id_create(&id), "init_process_group");
         store->set(key, std::vector<uint8_t>(id.bytes, id.bytes + sizeof id.bytes));
     } else {
-        store->wait({key}, options.timeout);
+        awaitId(*store, key, options);
         const std::vector<uint8_t> bytes = store->get(key);
         TORCH_CHECK(bytes.size() == sizeof id.bytes, "kolo: the store's ", key, " has ",
                     bytes.size(), " bytes, not ", sizeof id.bytes);

@@ -38,6 +38,9 @@ struct KoloOptions : c10d::Backend::Options {
  */
 void check(kolo_status status, const std::string &where, const char *said = nullptr);
 /* What config.timeout_ms takes. */
+/* A warning of kolo, in c10d's log, which is standard error unless TORCH_CPP_LOG_LEVEL excludes it. */
+void warn(const char *text);
+
 int milliseconds(std::chrono::milliseconds timeout);
 /* The exception for a status; null for KOLO_OK. */
 std::exception_ptr failure(kolo_status status, const std::string &where,

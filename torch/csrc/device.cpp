@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* CUDA's stream handle and capture state, asked of the driver by name at run time. */
+/* CUDA's stream handle, capture state and capture mode, asked of the driver by name at run time. */
 #include "device.hpp"
 
 #include <c10/core/StreamGuard.h>
@@ -50,7 +50,29 @@ template <typename Stream> bool capturing(const Stream &stream, long)
     return ask != nullptr && ask(nativeStream(stream), &status) == 0 && status == kActive;
 }
 
+/* Exchange the thread's mode of captures. Without CUDA there are no captures. */
+void exchangeMode(int *mode)
+{
+    static auto *const exchange =
+        loaded<int(int *)>("libcuda.so.1", "cuThreadExchangeStreamCaptureMode");
+    if (exchange != nullptr) {
+        exchange(mode);
+    }
+}
+
+constexpr int kRelaxed = 2; /* CU_STREAM_CAPTURE_MODE_RELAXED */
+
 } // namespace
+
+BesideCaptures::BesideCaptures() : mode_(kRelaxed)
+{
+    exchangeMode(&mode_);
+}
+
+BesideCaptures::~BesideCaptures()
+{
+    exchangeMode(&mode_);
+}
 
 void *nativeStream(const c10::Stream &stream)
 {

@@ -83,6 +83,7 @@ bool DeviceWork::isOver()
     requireAskable();
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!over_) {
+        const BesideCaptures beside; /* a graph may be captured by any thread */
         failure_ = comm_->failure(call_.where());
         if (failure_ != nullptr || end_.query()) {
             ended();

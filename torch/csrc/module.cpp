@@ -231,4 +231,5 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
     });
     m.def("use_shared_memory", &useSharedMemory);
     m.def("library_version", &kolo_version);
+    kolo_warn_with(&warn);
 }

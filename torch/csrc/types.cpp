@@ -127,7 +127,8 @@ kolo_op operation(const c10d::ReduceOp &op, at::ScalarType dtype)
 
 void premultiplier(const c10d::ReduceOp &op, kolo_type type, void *out)
 {
-    const auto *given = dynamic_cast<c10d::PreMulSumSupplement *>(op.supplement_.get());
+    /* The name of older releases of torch; newer ones keep it as another name. */
+    const auto *given = dynamic_cast<c10d::NCCLPreMulSumSupplement *>(op.supplement_.get());
     if (given == nullptr) {
         C10_THROW_ERROR(ValueError, "kolo: ReduceOp.PREMUL_SUM without a factor");
     }

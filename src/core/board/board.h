@@ -15,7 +15,7 @@
 
 #include <stdatomic.h>
 
-enum { KOLO_RECORDS = 256, KOLO_BOARD_VERSION = 5, KOLO_VERDICT_TEXT = 384 };
+enum { KOLO_RECORDS = 256, KOLO_BOARD_VERSION = 6, KOLO_VERDICT_TEXT = 384 };
 enum { KOLO_SLOT_MESSAGES = 8 };
 #define KOLO_SLOT_BLOCKS UINT32_C(0x80000000)
 #define KOLO_BOARD_MAGIC UINT64_C(0x6472616f626f6c6b) /* "kloboard" */
@@ -50,6 +50,9 @@ struct kolo_board_slot { /* a rank's place on the board; records first: cheapest
      * KOLO_SLOT_BLOCKS if a thread waits. The upper half is the time of the rank's last look
      * (kolo_now_us() / 1000). A peer is at place rank % KOLO_SLOT_MESSAGES. */
     _Atomic uint64_t message[KOLO_SLOT_MESSAGES];
+    /* The last agreement that the rank has come to, and the word that it brought. See agreement.h. */
+    _Atomic uint64_t came_to, brought;
+    _Atomic uint32_t left_out; /* 1: the others have agreed to go on without it */
 };
 
 enum kolo_end { KOLO_END_DIED, KOLO_END_LEFT, KOLO_END_GONE /* one of the two */ };
@@ -73,12 +76,21 @@ struct kolo_board {
     char name[32];
     struct kolo_verdict verdict;
     struct kolo_store_choices stores;
+    _Atomic uint32_t standing; /* whether it came up, the same for all members: agreement.h */
+    _Atomic uint64_t decided;  /* the last agreement, and whose proposal it took */
     struct kolo_board_slot slot[];
 };
 
+/* Of what a member proposes to an agreement; it has a byte for each slot. */
+static inline size_t kolo_board_proposal_bytes(int nslots)
+{
+    return 2 * sizeof(uint64_t) + ((size_t)nslots + 7) / 8 * 8;
+}
+/* The proposals lie behind the slots. */
 static inline size_t kolo_board_bytes(int nslots)
 {
-    return sizeof(struct kolo_board) + (size_t)nslots * sizeof(struct kolo_board_slot);
+    return sizeof(struct kolo_board) + (size_t)nslots * (sizeof(struct kolo_board_slot) +
+                                                         kolo_board_proposal_bytes(nslots));
 }
 
 /* The next call is this. Its place, until KOLO_RECORDS calls later. */

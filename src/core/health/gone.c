@@ -25,6 +25,17 @@ bool kolo_gone_is(const struct kolo_comm *c, int q)
     return atomic_load(&c->member[q].lost) || atomic_load(&c->member[q].end) != 0 || has_left(c, q);
 }
 
+int kolo_gone_find(const struct kolo_comm *c, const int *ranks, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const int q = ranks != NULL ? ranks[i] : i;
+        if (q >= 0 && q != c->ranks.rank && kolo_gone_is(c, q)) {
+            return i;
+        }
+    }
+    return -1;
+}
+
 void kolo_gone_note(struct kolo_comm *c, int q)
 {
     atomic_store(&c->member[q].lost, true);

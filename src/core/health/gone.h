@@ -8,6 +8,9 @@
 /* Rank q has destroyed its communicator, or its process has ended: it makes no more calls, sends no
  * more messages and comes to no meeting. False also if that is not known. */
 bool kolo_gone_is(const struct kolo_comm *c, int q);
+/* The first i of n for which ranks[i] is the number of another rank that is gone; ranks NULL: of the
+ * ranks 0 to n - 1. Negative numbers are passed over. -1: there is none. */
+int kolo_gone_find(const struct kolo_comm *c, const int *ranks, int n);
 /* Note that rank q is gone: others have told it. */
 void kolo_gone_note(struct kolo_comm *c, int q);
 /* "rank 3 (pid 4711) died", "... left", or what is known without a board: "... died or left". */

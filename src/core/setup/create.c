@@ -7,11 +7,13 @@
 #include "core/setup/create.h"
 
 #include "boot/launch.h"
+#include "core/board/agreement.h"
 #include "core/call/memo.h"
 #include "core/call/parts.h"
 #include "core/comm.h"
 #include "core/failure/failure.h"
 #include "core/health/gossip.h"
+#include "core/health/watchdog.h"
 #include "core/path.h"
 #include "core/setup/join.h"
 #include "exec/cpu/wait.h"
@@ -181,6 +183,42 @@ static kolo_status find_reason(struct kolo_boot *boot, kolo_status st)
     return told;
 }
 
+/* A rank whose process has ended. Others may have left because of it. -1: none is known. */
+static int find_dead(const struct kolo_comm *c)
+{
+    int q = 0;
+    kolo_watchdog_look();
+    while (q < c->ranks.nranks && !atomic_load(&c->member[q].lost)) {
+        q++;
+    }
+    return q < c->ranks.nranks ? q : -1;
+}
+
+/* On one host a communicator comes up on all ranks, or on none: a rank may have heard the end of the
+ * last exchange while another has not, because the process between them died. By then all have the
+ * board, where the first of them settles it. */
+static kolo_status settle(struct kolo_comm *c, kolo_status st)
+{
+    struct kolo_meet_parent *parent = c->rendezvous.meet.parent;
+    struct kolo_board *board = c->health.board;
+    if (board == NULL || (int)board->nslots != c->ranks.nranks) {
+        return st;
+    }
+    if (st != KOLO_OK && parent != NULL && parent->at_fault < 0) {
+        parent->at_fault = find_dead(c);
+    }
+    int at_fault = parent != NULL ? parent->at_fault : -1;
+    const kolo_status settled = kolo_standing_settle(board, st, &at_fault);
+    if (settled == KOLO_OK || st != KOLO_OK) {
+        return settled == KOLO_OK ? KOLO_OK : st;
+    }
+    if (parent != NULL) {
+        parent->at_fault = at_fault;
+    }
+    return kolo_fail(settled, "another rank could not go on, because the rank at fault %s",
+                     "ended before all knew that the communicator stood");
+}
+
 kolo_status kolo_create_at(const struct kolo_meet *meet, int nranks, int rank, bool hub,
                            const struct kolo_config *config, struct kolo_comm **out)
 {
@@ -193,11 +231,12 @@ kolo_status kolo_create_at(const struct kolo_meet *meet, int nranks, int rank, b
     c->rendezvous.meet = *meet;
     c->rendezvous.meet.starved = kolo_service_starved;
     kolo_status st = rounds_make(nranks, &rounds);
-    st = st == KOLO_OK
-             ? kolo_boot_open(&c->rendezvous.meet, nranks, rank, hub, c->options.timeout_ms, &boot)
-             : st;
+    const int limit_ms = meet->limit_ms > 0 ? meet->limit_ms : c->options.timeout_ms;
+    st = st == KOLO_OK ? kolo_boot_open(&c->rendezvous.meet, nranks, rank, hub, limit_ms, &boot)
+                       : st;
     st = st == KOLO_OK ? join_over_boot(c, boot, &rounds, at) : st;
     st = st == KOLO_ERR_PEER && boot != NULL ? find_reason(boot, st) : st;
+    st = settle(c, st);
     st = st == KOLO_OK ? join_path(c, false) : st;
     if (st != KOLO_OK && boot != NULL) {
         kolo_boot_give_up(boot, st);
@@ -208,6 +247,7 @@ kolo_status kolo_create_at(const struct kolo_meet *meet, int nranks, int rank, b
         kolo_comm_destroy(c);
         return st;
     }
+    at[4] = at[4] > 0 ? at[4] : kolo_now_us();
     kolo_log_done(c, at);
     *out = c;
     return KOLO_OK;

@@ -24,15 +24,13 @@ struct old_ranks {
 static kolo_status find_gone(struct old_ranks *old)
 {
     char who[64];
-    const struct kolo_comm *comm = old->comm;
-    for (int q = 0; q < comm->ranks.nranks; q++) {
-        if (q != comm->ranks.rank && kolo_gone_is(comm, q)) {
-            old->parent.at_fault = q; /* old ranks keep their numbers */
-            kolo_gone_say(comm, q, who, sizeof who);
-            return kolo_fail(KOLO_ERR_PEER, "%s before the new communicator stood", who);
-        }
+    const int q = kolo_gone_find(old->comm, NULL, old->comm->ranks.nranks);
+    if (q < 0) {
+        return KOLO_OK;
     }
-    return KOLO_OK;
+    old->parent.at_fault = q; /* old ranks keep their numbers */
+    kolo_gone_say(old->comm, q, who, sizeof who);
+    return kolo_fail(KOLO_ERR_PEER, "%s before the new communicator stood", who);
 }
 
 /* Once all have joined, the meeting itself sees an end, and a rank that is through may leave the old
@@ -97,6 +95,7 @@ kolo_status kolo_comm_grow(struct kolo_comm *comm, const struct kolo_id *id, int
                             .aborts = atomic_load(&comm->failure.aborts)};
     const struct kolo_config as_comm = kolo_create_config(comm);
     meet.parent = &old.parent;
+    meet.epoch = comm->ranks.epoch + 1;
     const kolo_status st =
         kolo_create_at(&meet, nranks, rank, false, config != NULL ? config : &as_comm, out);
     return st == KOLO_ERR_PEER && old.parent.at_fault < 0 ? name_gone(&old) : st;

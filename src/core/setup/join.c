@@ -36,6 +36,7 @@ kolo_status kolo_hello_make(struct kolo_comm *c, struct kolo_hello *out)
         .pid_space = kolo_pid_space(),
         .place = kolo_place_unknown(),
         .deterministic = (uint32_t)c->options.deterministic,
+        .epoch = c->rendezvous.meet.epoch,
         .rules = kolo_hash(0, c->options.algo_text, strlen(c->options.algo_text)),
         .transports = kolo_hash(0, c->options.transport_text, strlen(c->options.transport_text)),
         .groups = kolo_hash(0, c->options.groups_text, strlen(c->options.groups_text)),
@@ -140,6 +141,7 @@ kolo_status kolo_hello_take(struct kolo_comm *c, const struct kolo_hello *all)
                                        ? all[q].pid
                                        : 0);
         m->gpu = all[q].gpu;
+        c->ranks.epoch = all[q].epoch > c->ranks.epoch ? all[q].epoch : c->ranks.epoch;
     }
     c->ranks.id = kolo_hash(all[0].salt, &all[0].process, sizeof all[0].process);
     if (!kolo_prove(c->rendezvous.meet.secret, all[0].key, sizeof all[0].key,

@@ -17,6 +17,7 @@ struct kolo_hello {
     unsigned char life[KOLO_LIFE_NAME]; /* the socket that ends with the process; zeros: none */
     struct kolo_place place;
     uint32_t deterministic;
+    int32_t epoch;                      /* kolo_meet.epoch; the highest one holds */
     uint64_t rules, transports, groups; /* hashes of the texts that all ranks must share */
     uint64_t gpu;                       /* bus address; KOLO_BUS_NONE: it is on none */
     uint64_t machine; /* of the graph that KOLO_TOPO_FILE describes; 0: none, or no GPUs */
@@ -43,6 +44,8 @@ struct kolo_ready {
 
 /* core/options.c: what the caller gave, else the environment, else the default; checked. */
 kolo_status kolo_comm_configure(struct kolo_comm *c, const struct kolo_config *given);
+/* The time-out alone. */
+kolo_status kolo_options_timeout(const struct kolo_config *given, int *out);
 
 /* Round 1: who and where; then the order of the ring and the groups are known. */
 kolo_status kolo_hello_make(struct kolo_comm *c, struct kolo_hello *out);

@@ -87,14 +87,13 @@ static kolo_status may_wait(struct kolo_meet_parent *parent, enum kolo_meet_step
     if (step == (s->me == 0 ? KOLO_MEET_JOINED : KOLO_MEET_SEEKING)) {
         kolo_probe_step(&s->probe, s->comm, s->ranks, s->nranks);
     }
-    for (int i = 0; joining && i < s->nranks; i++) {
-        if (i != s->me && kolo_gone_is(s->comm, s->ranks[i])) {
-            parent->at_fault = i;
-            kolo_gone_say(s->comm, s->ranks[i], who, sizeof who);
-            return kolo_fail(KOLO_ERR_PEER, "%s, and is not among the excluded ranks", who);
-        }
+    const int gone = joining ? kolo_gone_find(s->comm, s->ranks, s->nranks) : -1;
+    if (gone < 0) {
+        return KOLO_OK;
     }
-    return KOLO_OK;
+    parent->at_fault = gone;
+    kolo_gone_say(s->comm, s->ranks[gone], who, sizeof who);
+    return kolo_fail(KOLO_ERR_PEER, "%s, and is not among the excluded ranks", who);
 }
 
 /* The excluded ranks, in any order, name the meeting. */
@@ -112,6 +111,7 @@ static kolo_status name_meeting(struct survivors *s, const int *exclude, int nex
         meet->listener = comm->rendezvous.reserved_fd.fd;
     }
     meet->parent = &s->parent;
+    meet->epoch = comm->ranks.epoch + 1;
     return KOLO_OK;
 }
 

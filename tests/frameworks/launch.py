@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a test of this folder with the Python that has its framework, or says what is not there.
+
+usage: launch.py PACKAGES NAME   (PACKAGES: the folder with kolo_torch, which ./test builds)
+NAME.py runs on 2 ranks over gloo, then over kolo by KOLO_TORCH_AS=gloo alone. Both must print the same.
+"""
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+NEEDS = {"accelerate_ranks": ("accelerate", "--frameworks"), "trainer_ranks": ("transformers", "--frameworks"),
+         "lightgbm_ranks": ("lightgbm", "--frameworks"), "lightning_ranks": ("lightning", "--frameworks-all"),
+         "deepspeed_ranks": ("deepspeed", "--frameworks-all"), "ray_actors": ("ray", "--frameworks-all")}
+RANKS = 2
+LIMIT_S = 150
+
+
+def python_of(module):
+    """The Python that has the module, or None."""
+    python = ROOT / ".venv-frameworks/bin/python"
+    find = f"import importlib.util as u, sys; sys.exit(not (u.find_spec({module!r}) and u.find_spec('torch')))"
+    there = python.exists() and subprocess.run([python, "-c", find], check=False).returncode == 0
+    return python if there else None
+
+
+def write_metadata(folder):
+    """What pip would write: the entry points, by which `import torch` finds the package."""
+    text = (ROOT / "torch/pyproject.toml").read_text(encoding="utf-8")
+    groups = re.findall(r'^\[project\.entry-points\."(.*)"\]\n((?:.+\n?)+)', text, re.M)
+    info = pathlib.Path(folder) / "kolo_torch-0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: kolo-torch\nVersion: 0\n")
+    (info / "entry_points.txt").write_text("".join(f"[{name}]\n" + lines.replace('"', "") for name, lines in groups))
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return str(listener.getsockname()[1])
+
+
+def environment(packages, folder, **more):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("KOLO_TORCH", "TORCH_"))}
+    path = os.pathsep.join((str(HERE), packages, str(ROOT / "python"), str(folder)))
+    return {**kept, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1",
+            "CUDA_VISIBLE_DEVICES": "", "PYTHONDONTWRITEBYTECODE": "1",
+            "KOLO_LIBRARY": os.path.join(packages, "kolo_torch/libkolo.so.0"), **more}
+
+
+def run(commands):
+    """(status, output) of processes that run at the same time; none outlives this."""
+    started = [subprocess.Popen(command, env=env, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True) for command, env, folder in commands]
+    ended = []
+    try:
+        for process in started:
+            output = process.communicate(timeout=LIMIT_S)[0]
+            ended.append((process.returncode, output))
+    except subprocess.TimeoutExpired:
+        ended.append((-1, f"no end within {LIMIT_S} s"))
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+    return ended
+
+
+def on_ranks(python, script, packages, folder, **more):
+    """What `script` tells on each rank (told.py), or an AssertionError with what it said."""
+    port = free_port()
+    commands = []
+    for rank in range(RANKS):
+        own = pathlib.Path(folder) / f"rank{rank}"
+        own.mkdir(exist_ok=True)
+        env = environment(packages, folder, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(RANKS),
+                          LOCAL_WORLD_SIZE=str(RANKS), MASTER_ADDR="127.0.0.1", MASTER_PORT=port, SECOND_PORT=free_port(),
+                          SHARED_FOLDER=str(folder), **more)
+        commands.append(([python, str(HERE / f"{script}.py")], env, own))
+    ended = run(commands)
+    told = []
+    for status, output in ended:
+        lines = [line[len("TOLD "):] for line in output.splitlines() if line.startswith("TOLD ")]
+        assert status == 0 and lines, f"status {status}: " + "".join(output for _, output in ended)[-6000:]
+        told.append(lines)
+    assert len(told) == RANKS
+    return told
+
+
+def main():
+    packages, name = sys.argv[1:]
+    module, option = NEEDS[name]
+    python = python_of(module)
+    if python is None:
+        print(f"1..0 # SKIP there is no {module} here: ./setup {option}")
+        return 0
+    if not os.path.exists(os.path.join(packages, "kolo_torch")):
+        print(f"1..0 # SKIP kolo_torch is not built in {packages}: ./test does that")
+        return 0
+    told = {}
+    for served_by, more in (("gloo", {}), ("kolo", {"KOLO_TORCH_AS": "gloo"})):
+        with tempfile.TemporaryDirectory(prefix="kolo-frameworks-") as folder:
+            write_metadata(folder)
+            try:
+                told[served_by] = on_ranks(python, name, packages, folder, SERVED_BY=served_by, **more)
+            except AssertionError as error:
+                print("1..1\nnot ok 1 - " + f"{module} runs over {served_by}\n# " + str(error).replace("\n", "\n# "))
+                return 1
+    same = told["gloo"] == told["kolo"]
+    print(f"1..1\n{'ok' if same else 'not ok'} 1 - {module} over kolo tells what it tells over gloo")
+    if not same:
+        print("".join(f"# {served_by} {lines}\n" for served_by, lines in told.items()))
+    return 0 if same else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+# covers: src/core/setup src/core/board src/boot
+"""Ranks are killed and stopped in every phase of agreeing, shrinking, growing and reconfiguring: no
+survivor hangs, all agree, and either all or none have the new communicator.
+
+usage: members_test.py MEMBERS [TRIALS [SEED]]   (the program of members.c; TRIALS for a soak)
+"""
+import os
+import subprocess
+import sys
+
+from tap import check, run_tests
+
+MEMBERS = sys.argv[1]
+FULL = bool(os.environ.get("KOLO_TEST_FULL"))
+SHORT = bool(os.environ.get("KOLO_TEST_SHORT"))
+TRIALS = int(sys.argv[2]) if len(sys.argv) > 2 else 160 if FULL else 15 if SHORT else 60
+SEED = int(sys.argv[3]) if len(sys.argv) > 3 else 11
+STOPS = max(2, TRIALS // 30)
+RANKS = ("KOLO_RANK", "KOLO_NRANKS", "KOLO_JOB")
+
+
+def test_survivors_go_on_together():
+    """Kills in one program, and stops, which mostly wait, in two others beside it."""
+    environment = {name: value for name, value in os.environ.items() if name not in RANKS}
+    environment["KOLO_TUNE_FILE"] = "none"
+    runs = [(TRIALS, SEED, "kill"), (STOPS // 2, SEED + 1, "stop"), (STOPS - STOPS // 2, SEED + 2, "stop")]
+    processes = [subprocess.Popen([MEMBERS, str(trials), str(seed), how], env=environment, text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for trials, seed, how in runs]
+    for (_, seed, how), process in zip(runs, processes):
+        said = process.communicate()[0].strip().splitlines() or [""]
+        check(process.returncode == 0 and " 0 wrong" in said[-1], f"{how}, seed {seed}: {said[-1]}", *said[:-1])
+
+
+run_tests(globals())
