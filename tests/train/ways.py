@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch.distributed as dist
 
+import compression_calls
 import experts_calls
 import horovod_calls
 from delayed import weights_by_delayed_gradients
@@ -174,9 +175,25 @@ def horovod():
 def experts():
     """The layer of --model moe, and ways that leave its experts whole."""
     calls("experts", experts_calls.all_of())
-    for way, options in (("ep", {"capacity": 0.8}), ("ep+dp", {"expert_ranks": 1}), ("ddp", {}), ("zero2", {}), ("fsdp", {}),
-                         ("tp", {}), ("pp-1f1b", {})):
+    for way, options in (("ep", {"capacity": 0.8}), ("ep+dp", {"expert_ranks": 1}), ("ddp", {}), ("fsdp", {}), ("tp", {})):
         equal(report_of(way, model="moe", experts=4, **options), f"{way} of the mixture of experts")
+
+
+def compression():
+    """Hooks of DDP, alone and as options of a run."""
+    calls("compression", compression_calls.all_of())
+    ends = {}
+    for name, options in (("AdamW", {"optimizer": "adamw"}), ("1-bit Adam", {"optimizer": "1bit-adam", "warmup_steps": 30}),
+                          ("the largest 5 %", {"optimizer": "adamw", "topk": 0.05, "warmup_steps": 10}),
+                          ("LAMB", {"optimizer": "1bit-lamb", "warmup_steps": 1000}),
+                          ("1-bit LAMB", {"optimizer": "1bit-lamb", "warmup_steps": 30})):
+        losses = report_of("ddp", lr=1e-2 if "LAMB" in name else 3e-3, steps=60, check=False, **options).losses
+        ends[name] = sum(losses[-6:]) / 6
+    for name, whole in (("1-bit Adam", "AdamW"), ("the largest 5 %", "AdamW"), ("1-bit LAMB", "LAMB")):
+        tell(ends[name] < 1.1 * ends[whole], f"{name} on {N} ranks has the loss of {whole} within 10 %",
+             f"{name}: {ends[name]:.4f}, {whole}: {ends[whole]:.4f}", f"at first {losses[0]:.4f}")
+        if JOB.rank == 0:
+            print(f"# {name}: {ends[name]:.4f}, {whole}: {ends[whole]:.4f}, at first {losses[0]:.4f}")
 
 
 def calls(of, groups):

@@ -60,8 +60,10 @@ def make_parser() -> argparse.ArgumentParser:
     _offer(train, "--seconds", "if not 0: train for about this time, not for --steps", type=float)
     _offer(train, "--batch", "samples of one step on all ranks together", type=_positive)
     _offer(train, "--lr", "learning rate", type=float)
-    _offer(train, "--optimizer", choices=("adamw", "sgd"))
+    _offer(train, "--optimizer", choices=("adamw", "sgd", "1bit-adam", "1bit-lamb"))
     _offer(train, "--momentum", "for sgd", type=float)
+    _offer(train, "--topk", "for ddp: part of the gradients' elements that travels; 0: all", type=float)
+    _offer(train, "--warmup-steps", "for --topk and 1bit-...: steps whose gradients travel whole", type=_positive)
     _offer(train, "--accumulate", "number of micro-batches of a rank's batch", type=_positive)
     train.add_argument(
         "--recompute",

@@ -58,6 +58,8 @@ class Config:
     lr: float = 1e-3
     optimizer: str = "adamw"
     momentum: float = 0.9
+    topk: float = 0
+    warmup_steps: int = 50
     accumulate: int = 1
     recompute: bool = False
     precision: str = "fp32"
@@ -84,12 +86,23 @@ class Config:
             raise UsageError(f"--parallel {self.parallel} divides experts: give --model moe")
         if not 1 <= self.top_k <= self.experts:
             raise UsageError(f"--top-k {self.top_k} is not 1 to --experts {self.experts}")
+        if self.compresses and (self.parallel != "ddp" or self.half or self.offload != "none"):
+            raise UsageError("compressed gradients (--topk, --optimizer 1bit-...) take --parallel ddp in fp32, --offload none")
+        if self.topk and (self.optimizer.startswith("1bit") or not 0 < self.topk <= 1):
+            raise UsageError(f"--topk {self.topk}: a part of 0 to 1, with --optimizer adamw or sgd")
+        if self.compresses and self.warmup_steps < 1:
+            raise UsageError("--warmup-steps: 1 or more")
         if self.parallel == "tp" and self.heads % ranks:
             raise UsageError(f"--heads {self.heads} cannot be split over {ranks} ranks of tp")
         if self.offload == "host" and self.device == "cpu":
             raise UsageError("--offload host moves from a GPU to host memory; on the CPU, --offload disk")
         if self.check and self.seconds:
             raise UsageError("--check compares a number of steps: give --steps, not --seconds")
+
+    @property
+    def compresses(self) -> bool:
+        """Gradients do not travel whole."""
+        return self.topk > 0 or self.optimizer.startswith("1bit")
 
     @property
     def reads(self) -> bool:

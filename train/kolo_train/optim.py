@@ -16,9 +16,15 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
+from kolo_train.compression import OneBitAdam, OneBitLamb
 from kolo_train.config import Config
 
-BASES: dict[str, type[torch.optim.Optimizer]] = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
+BASES: dict[str, type[torch.optim.Optimizer]] = {
+    "adamw": torch.optim.AdamW,
+    "sgd": torch.optim.SGD,
+    "1bit-adam": OneBitAdam,
+    "1bit-lamb": OneBitLamb,
+}
 
 
 def on_host(tensor: Tensor) -> Tensor:
@@ -149,6 +155,8 @@ class Optimizer(torch.optim.Optimizer):
 def optimizer_arguments(config: Config) -> dict[str, Any]:
     """What Optimizer takes, beside the parameters, for this run."""
     arguments = {"base": BASES[config.optimizer], "place": config.offload, "lr": config.lr}
+    if config.optimizer.startswith("1bit"):
+        arguments["warmup_steps"] = config.warmup_steps
     return arguments | ({"momentum": config.momentum} if config.optimizer == "sgd" else {})
 
 

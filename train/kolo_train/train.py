@@ -104,6 +104,7 @@ def _step(way: Way, number: int, steps: int, config: Config, trace: Trace, commu
     if way.job.ranks > 1 and communication.is_seen and sampled(number, steps):
         with communication.sample():
             trace.losses.append(way.step(number))
+            way.wait_for_calls()  # the end of one that outlives the profiler would be written into freed memory
         trace.seconds.append(None)
     else:
         start = time.perf_counter()

@@ -74,6 +74,9 @@ class Way:
         """Step `number` is not to be made any more."""
         return number >= steps
 
+    def wait_for_calls(self) -> None:
+        """Of this rank's calls none may be under way any more."""
+
     def finish(self) -> None:
         """The last step was made."""
 

@@ -202,9 +202,12 @@ class PipeDream(Way):
         while self.sending and self.sending[0][0].is_completed():
             self.sending.popleft()[0].wait()
 
-    def finish(self) -> None:
+    def wait_for_calls(self) -> None:
         while self.sending:
             self.sending.popleft()[0].wait()
+
+    def finish(self) -> None:
+        self.wait_for_calls()
 
     # ---- who holds what
 
