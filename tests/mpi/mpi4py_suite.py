@@ -202,8 +202,9 @@ def compare(mpi, ranks, options):
         ended, _, trouble, _ = runs[options.only]
         return bool(ended) and not trouble, lines
     (before, _, old_trouble, _), (after, calls, trouble, _) = runs["without"], runs["with"]
-    # A run without kolo that was cut off tells nothing of the tests behind.
-    keys = {key for key in before.keys() | after.keys() if not old_trouble or before.get(key, "open") != "open"}
+    # A run without kolo that was cut off tells nothing of the tests behind, nor does its partner then.
+    keys = {key for key in before.keys() | after.keys()
+            if not old_trouble or before.get(key, "open") != "open" and (not trouble or after.get(key, "open") != "open")}
     for key in sorted(keys):
         if before.get(key) != after.get(key):
             lines.append(f"{key[0]} on rank {key[1]}: {before.get(key)} without kolo, {after.get(key)} with it")
