@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from ._arguments import OpLike
 from ._buffer import Buffer, BufferLike, SupportsDLPack, mem_alloc
-from ._comm import ANY_SOURCE, ANY_TAG, NO_COLOR, Comm, Config, Stream, StreamLike, create_id, group
+from ._comm import ANY_SOURCE, ANY_TAG, NO_COLOR, Comm, Stream, StreamLike, group
+from ._config import Config, create_id
 from ._errors import (AbortedError, Error, ForkedError, InternalError, InvalidError, LinkError, MismatchError,
                       PeerError, ResourceError, TimedOutError, UnsupportedError, VersionError)
 from ._lib import PACKAGE as _PACKAGE

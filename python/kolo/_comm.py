@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import math
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Optional, Union
 
 from ._arguments import OpLike, address_of, agree, has, number_of, same_type, sizes_of, wanted
 from ._buffer import Buffer, BufferLike, readable, writable
+from ._config import Config, config_of, id_of
 from ._errors import Error, InvalidError, check, error_of, failure_of
-from ._lib import UNSET, CConfig, CId, Op, RecvInfo, lib
+from ._lib import Op, RecvInfo, lib
 
 ANY_SOURCE = -1
 ANY_TAG = -1
@@ -104,55 +103,6 @@ StreamLike = Union[Stream, int, None]
 """A Stream; None: the call returns when its result is there; an int: a cudaStream_t."""
 
 
-@dataclass
-class Config:
-    """Options of a communicator. None takes the environment's value, or else the default.
-
-    deterministic: sums are in rank order and rounded once. timeout: seconds without progress (600).
-    device: a CUDA ordinal, or -1 for host memory. name: appears in the log. algo, transport: the values
-    of KOLO_ALGO and KOLO_TRANSPORT.
-    """
-
-    deterministic: Optional[bool] = None
-    timeout: Optional[float] = None
-    device: Optional[int] = None
-    name: Optional[str] = None
-    algo: Optional[str] = None
-    transport: Optional[str] = None
-
-    def _c(self) -> CConfig:
-        def number(value: Optional[float]) -> int:
-            return UNSET if value is None else math.ceil(value)
-
-        def text(value: Optional[str]) -> Optional[bytes]:
-            return None if value is None else value.encode()
-
-        timeout_ms = None if self.timeout is None else self.timeout * 1000
-        return CConfig(ctypes.sizeof(CConfig), number(self.deterministic), number(timeout_ms), number(self.device),
-                       text(self.name), text(self.algo), text(self.transport))
-
-
-def _config(config: Optional[Config]) -> Any:
-    return None if config is None else ctypes.byref(config._c())
-
-
-def _id(id: bytes) -> CId:
-    if len(id) != 128:
-        raise InvalidError(f"an id has 128 bytes, not {len(id)}")
-    return CId.from_buffer_copy(id)
-
-
-def create_id() -> bytes:
-    """Create an id of 128 bytes for Comm.create(). Bring it to every rank by safe means: it has a secret.
-
-    This process answers the ranks that join with the id, so it must live until all have joined.
-    Raises ResourceError if no socket can be opened.
-    """
-    out = CId()
-    check(lib.kolo_id_create(ctypes.byref(out)))
-    return bytes(out.bytes)
-
-
 class Comm:
     """A communicator: one rank's view of `size` ranks. Every rank makes the same calls in the same order.
 
@@ -175,7 +125,7 @@ class Comm:
 
     def __init__(self, config: Optional[Config] = None) -> None:
         out = ctypes.c_void_p()
-        check(lib.kolo_comm_create_env(_config(config), ctypes.byref(out)))
+        check(lib.kolo_comm_create_env(config_of(config), ctypes.byref(out)))
         self._take(out.value)
 
     def _take(self, handle: Optional[int]) -> None:
@@ -197,14 +147,14 @@ class Comm:
 
         Raises InvalidError (the id, the rank), PeerError or TimedOutError (a rank did not come)."""
         out = ctypes.c_void_p()
-        check(lib.kolo_comm_create(_id(id), nranks, rank, _config(config), ctypes.byref(out)))
+        check(lib.kolo_comm_create(id_of(id), nranks, rank, config_of(config), ctypes.byref(out)))
         return cls._of(out.value)
 
     @classmethod
     def local(cls, nranks: int, config: Optional[Config] = None) -> list[Comm]:
         """`nranks` communicators in this process: one for each thread, or all for one thread with group()."""
         out = (ctypes.c_void_p * max(nranks, 0))()
-        check(lib.kolo_comm_create_local(nranks, _config(config), out))
+        check(lib.kolo_comm_create_local(nranks, config_of(config), out))
         return [cls._of(handle) for handle in out]
 
     def _open(self) -> Optional[int]:
@@ -221,7 +171,7 @@ class Comm:
         Returns None for NO_COLOR. config None: the options of this communicator.
         """
         out = ctypes.c_void_p()
-        check(lib.kolo_comm_split(self._open(), color, key, _config(config), ctypes.byref(out)), self._handle)
+        check(lib.kolo_comm_split(self._open(), color, key, config_of(config), ctypes.byref(out)), self._handle)
         return None if out.value is None else Comm._of(out.value)
 
     def shrink(self, exclude: Sequence[int], config: Optional[Config] = None) -> Comm:
@@ -231,14 +181,14 @@ class Comm:
         """
         ranks = (ctypes.c_int * len(exclude))(*exclude)
         out = ctypes.c_void_p()
-        check(lib.kolo_comm_shrink(self._open(), ranks, len(exclude), _config(config), ctypes.byref(out)))
+        check(lib.kolo_comm_shrink(self._open(), ranks, len(exclude), config_of(config), ctypes.byref(out)))
         return Comm._of(out.value)
 
     def grow(self, id: bytes, nranks: int, config: Optional[Config] = None) -> Comm:
         """Form a communicator of these ranks, with their numbers, and new ones, which Comm.join() it with `id`,
         a new one of create_id() for each attempt. Other threads may go on calling on this communicator."""
         out = ctypes.c_void_p()
-        check(lib.kolo_comm_grow(self._open(), _id(id), nranks, self.rank, _config(config), ctypes.byref(out)))
+        check(lib.kolo_comm_grow(self._open(), id_of(id), nranks, self.rank, config_of(config), ctypes.byref(out)))
         return Comm._of(out.value)
 
     def agree(self, word: int = 0) -> tuple[int, list[int]]:
@@ -258,7 +208,7 @@ class Comm:
         list call this, on one host, also after a failure. Who dies meanwhile is left out, and others move up."""
         ranks = (ctypes.c_int * len(members))(*members)
         out = ctypes.c_void_p()
-        check(lib.kolo_comm_reconfigure(self._open(), _id(id), ranks, len(members), _config(config),
+        check(lib.kolo_comm_reconfigure(self._open(), id_of(id), ranks, len(members), config_of(config),
                                         ctypes.byref(out)))
         return Comm._of(out.value)
 
@@ -266,7 +216,7 @@ class Comm:
     def enter(cls, id: bytes, nranks: int, rank: int, config: Optional[Config] = None) -> Comm:
         """Enter a communicator of `nranks` ranks that others form by reconfigure(), as a new rank."""
         out = ctypes.c_void_p()
-        check(lib.kolo_comm_enter(_id(id), nranks, rank, _config(config), ctypes.byref(out)))
+        check(lib.kolo_comm_enter(id_of(id), nranks, rank, config_of(config), ctypes.byref(out)))
         return cls._of(out.value)
 
     @property

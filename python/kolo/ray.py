@@ -19,7 +19,8 @@ from ray.util.collective.backend_registry import _global_registry, register_coll
 from ray.util.collective.collective_group.base_collective_group import BaseGroup
 from ray.util.collective.types import ReduceOp
 
-from ._comm import Comm, create_id
+from ._comm import Comm
+from ._config import create_id
 from ._lib import Op
 
 _OPS = {ReduceOp.SUM: Op.SUM, ReduceOp.PRODUCT: Op.PROD, ReduceOp.MIN: Op.MIN, ReduceOp.MAX: Op.MAX}

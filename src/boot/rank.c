@@ -141,7 +141,7 @@ static kolo_status take_body(const struct kolo_boot *boot, const struct kolo_boo
 }
 
 /* Take the hub's error. Its frame must be a status and a text. */
-static kolo_status take_error(const struct kolo_boot *boot, const struct kolo_boot_header *in)
+static kolo_status take_error(struct kolo_boot *boot, const struct kolo_boot_header *in)
 {
     struct kolo_boot_error error;
     if (in->len != sizeof error) {
@@ -154,6 +154,7 @@ static kolo_status take_error(const struct kolo_boot *boot, const struct kolo_bo
     if (error.status >= 0 || error.status < KOLO_ERR_INTERNAL) {
         error.status = KOLO_ERR_INTERNAL;
     }
+    boot->error = (kolo_status)error.status; /* the hub answers nothing more */
     return kolo_fail((kolo_status)error.status, "%s", error.text);
 }
 

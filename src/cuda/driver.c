@@ -76,6 +76,7 @@ static const struct symbol symbols[] = {
     NEEDED(stream_synchronize, "cuStreamSynchronize"),
     NEEDED(stream_wait_event, "cuStreamWaitEvent"),
     NEEDED(stream_is_capturing, "cuStreamIsCapturing"),
+    {offsetof(struct kolo_cuda, stream_get_id), "cuStreamGetId", true},
     NEEDED(stream_batch_mem_op, "cuStreamBatchMemOp_v2"),
     NEEDED(launch_host_func, "cuLaunchHostFunc"),
     NEEDED(thread_exchange_stream_capture_mode, "cuThreadExchangeStreamCaptureMode"),
@@ -171,10 +172,14 @@ kolo_status kolo_cuda_check(const struct kolo_cuda *cuda, int error, const char 
 
 /* ---- pointers ---- */
 
-kolo_status kolo_cuda_find(const struct kolo_cuda *cuda, const void *ptr,
-                           struct kolo_cuda_place *out)
+struct known {             /* an allocation, and where it is */
+    unsigned long long id; /* from 1 on */
+    struct kolo_cuda_place place;
+};
+
+static kolo_status ask_place(const struct kolo_cuda *cuda, kolo_cuda_address at,
+                             struct kolo_cuda_place *out)
 {
-    const kolo_cuda_address at = (kolo_cuda_address)(uintptr_t)ptr;
     unsigned type = 0;
     unsigned managed = 0; /* the driver stores a bool in it */
     int ordinal = -1;
@@ -199,6 +204,30 @@ kolo_status kolo_cuda_find(const struct kolo_cuda *cuda, const void *ptr,
                              cuda->pointer_get_attribute(&ordinal, KOLO_CUDA_POINTER_ORDINAL, at),
                              "cuPointerGetAttribute(DEVICE_ORDINAL)"));
     *out = (struct kolo_cuda_place){KOLO_CUDA_KIND_DEVICE, ordinal};
+    return KOLO_OK;
+}
+
+/* No other allocation of the process ever has the number of one. So one question is enough for a
+ * buffer that was asked for before. */
+kolo_status kolo_cuda_find(const struct kolo_cuda *cuda, const void *ptr,
+                           struct kolo_cuda_place *out)
+{
+    enum { PLACES = 16 };
+    static _Thread_local struct known known[PLACES];
+    const kolo_cuda_address at = (kolo_cuda_address)(uintptr_t)ptr;
+    unsigned long long id = 0;
+    const int error = cuda->pointer_get_attribute(&id, KOLO_CUDA_POINTER_ID, at);
+    if (error == KOLO_CUDA_INVALID_VALUE) {
+        *out = (struct kolo_cuda_place){KOLO_CUDA_KIND_HOST, -1};
+        return KOLO_OK;
+    }
+    KOLO_TRY(kolo_cuda_check(cuda, error, "cuPointerGetAttribute(BUFFER_ID)"));
+    struct known *entry = &known[id % PLACES];
+    if (entry->id != id) {
+        KOLO_TRY(ask_place(cuda, at, out));
+        *entry = (struct known){id, *out};
+    }
+    *out = entry->place;
     return KOLO_OK;
 }
 

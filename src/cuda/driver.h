@@ -154,6 +154,8 @@ struct kolo_cuda { /* the driver's functions, under its names without cu and ver
     int (*stream_synchronize)(kolo_cuda_stream stream);
     int (*stream_wait_event)(kolo_cuda_stream stream, kolo_cuda_event event, unsigned flags);
     int (*stream_is_capturing)(kolo_cuda_stream stream, int *status);
+    /* A number that no other stream of the process ever has. NULL with some drivers of CUDA 12. */
+    int (*stream_get_id)(kolo_cuda_stream stream, unsigned long long *id);
     int (*stream_batch_mem_op)(kolo_cuda_stream stream, unsigned count,
                                struct kolo_cuda_stream_op *ops, unsigned flags);
     int (*launch_host_func)(kolo_cuda_stream stream, void (*fn)(void *), void *arg);

@@ -33,16 +33,32 @@ static uint64_t least_bytes(void)
     return bytes;
 }
 
+/* With CUDA_LAUNCH_BLOCKING=1 a launch returns when the kernel is over. The kernel may wait for one
+ * that this very thread would launch next. */
+static bool launches_block(const struct kolo_comm *c)
+{
+    const char *text = getenv("CUDA_LAUNCH_BLOCKING");
+    const bool block = text != NULL && text[0] != '\0' && strcmp(text, "0") != 0;
+    if (block) {
+        KOLO_LOG(WARN, INIT,
+                 "GPU %d: CUDA_LAUNCH_BLOCKING is set, and kernels that wait for other ranks would "
+                 "wait for ever; calls go through host memory",
+                 c->options.cuda_ordinal);
+    }
+    return block;
+}
+
 static struct intro describe_gpu(const struct kolo_comm *c, struct kolo_gpu *gpu)
 {
     const char *ipc = kolo_env("KOLO_CUDA_IPC"), *p2p = kolo_env("KOLO_CUDA_P2P");
     const char *hier = kolo_env("KOLO_CUDA_HIER");
+    const bool blocks = launches_block(c);
     struct intro intro = {.status = kolo_gpu_open(c->options.cuda_ordinal, gpu),
                           .ordinal = c->options.cuda_ordinal};
     intro.kernels = kolo_gpu_has_kernels();
-    intro.opens = ipc == NULL || strcmp(ipc, "0") != 0;
-    intro.stores = intro.kernels && (p2p == NULL || strcmp(p2p, "0") != 0);
-    intro.hier = intro.kernels && (hier == NULL || strcmp(hier, "0") != 0);
+    intro.opens = !blocks && (ipc == NULL || strcmp(ipc, "0") != 0);
+    intro.stores = !blocks && intro.kernels && (p2p == NULL || strcmp(p2p, "0") != 0);
+    intro.hier = !blocks && intro.kernels && (hier == NULL || strcmp(hier, "0") != 0);
     intro.least = least_bytes();
     memcpy(intro.uuid, gpu->uuid, sizeof intro.uuid);
     return intro;
@@ -101,9 +117,25 @@ static kolo_status join_proxy(struct kolo_gpu_path *p, struct kolo_gpu *gpu, boo
     return kolo_proxy_open(&p->env, host, gpu, fuses, &p->proxy);
 }
 
+/* The driver reads the variable when the GPU's context is made: too early for kolo to set it. */
+static void warn_of_queues(const struct kolo_comm *c)
+{
+    enum { DEFAULT = 8, MOST = 32, OTHERS = 2 /* of the application */ };
+    const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    const int queues = text != NULL && atoi(text) > 0 ? atoi(text) : DEFAULT;
+    if (c->ranks.rank == 0 && queues < MOST && c->ranks.nranks + OTHERS > queues) {
+        KOLO_LOG(WARN, INIT,
+                 "GPU %d: %d ranks of one process share %d hardware queues, in which a stream that "
+                 "waits holds up those behind it; graphs and messages of these ranks can hang. Set "
+                 "CUDA_DEVICE_MAX_CONNECTIONS=%d before the first call of CUDA",
+                 c->options.cuda_ordinal, c->ranks.nranks, queues, MOST);
+    }
+}
+
 static kolo_status join_fused(struct kolo_gpu_path *p)
 {
     const struct kolo_comm *c = p->comm;
+    warn_of_queues(c);
     return kolo_fused_path_join(c->ranks.id, c->ranks.nranks, c->ranks.rank,
                                 c->options.cuda_ordinal, &p->fused);
 }
@@ -164,6 +196,30 @@ static kolo_status join_hier(struct kolo_gpu_path *p, struct kolo_gpu *gpu, cons
     return st;
 }
 
+/* Load the kernels that this communicator or a later one of some of its ranks may need. Loading
+ * them later would wait for the calls of this one. */
+static void load_early(const struct kolo_comm *c, const struct kolo_gpu *gpu,
+                       const struct intro *all)
+{
+    const int me = c->ranks.rank;
+    bool fused = false, stores = false;
+    for (int q = 0; q < c->ranks.nranks && all[me].kernels != 0; q++) {
+        const bool same = memcmp(all[q].uuid, all[me].uuid, sizeof all[q].uuid) == 0;
+        const bool here = q != me && c->member[q].peer.host == c->member[me].peer.host;
+        fused = fused || (here && same && all[me].opens != 0);
+        stores = stores || (here && !same && all[me].stores != 0 && all[q].stores != 0);
+    }
+    if ((fused || stores) && kolo_gpu_enter(gpu) == KOLO_OK) {
+        if (fused) {
+            kolo_gpu_load_early(gpu, false);
+        }
+        if (stores) {
+            kolo_gpu_load_early(gpu, true);
+        }
+        kolo_gpu_leave(gpu);
+    }
+}
+
 static kolo_status join_with(struct kolo_gpu_path *p, struct kolo_gpu *gpu, const struct intro *all)
 {
     const struct kolo_comm *c = p->comm;
@@ -175,8 +231,8 @@ static kolo_status join_with(struct kolo_gpu_path *p, struct kolo_gpu *gpu, cons
                              all[q].ordinal, kolo_status_name((kolo_status)all[q].status));
         }
     }
+    load_early(c, gpu, all);
     if (fuses && shared.process) {
-        kolo_gpu_close(gpu);
         KOLO_LOG(INFO, INIT, "GPU %d: %d ranks, a kernel a call", c->options.cuda_ordinal,
                  c->ranks.nranks);
         return join_fused(p);
@@ -209,7 +265,7 @@ static kolo_status join_with(struct kolo_gpu_path *p, struct kolo_gpu *gpu, cons
 static kolo_status join_over_host(struct kolo_gpu_path *p)
 {
     struct kolo_comm *c = p->comm;
-    struct kolo_gpu gpu = {.context = NULL};
+    struct kolo_gpu gpu = {.pool = NULL};
     struct intro *all = calloc((size_t)c->ranks.nranks, sizeof *all);
     if (all == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", c->ranks.nranks);

@@ -8,15 +8,29 @@
 #include "gpu/inner.h"
 #include "gpu/memory.h"
 
+#include <errno.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
 /* ---- where buffers are ---- */
 
-static kolo_status find_place(const struct kolo_gpu_path *p, const void *ptr,
+static const struct kolo_gpu *gpu_of(const struct kolo_gpu_path *p)
+{
+    return p->fused != NULL ? kolo_fused_path_gpu(p->fused) : kolo_proxy_gpu(p->proxy);
+}
+
+/* Find the places of n pointers, of which some may be NULL. */
+static kolo_status ask_places(const struct kolo_gpu_path *p, const void *const *ptr, int n,
                               struct kolo_cuda_place *out)
 {
-    const struct kolo_gpu *gpu =
-        p->fused != NULL ? kolo_fused_path_gpu(p->fused) : kolo_proxy_gpu(p->proxy);
-    KOLO_TRY(kolo_gpu_enter(gpu));
-    const kolo_status st = kolo_cuda_find(gpu->cuda, ptr, out);
+    const struct kolo_gpu *gpu = gpu_of(p);
+    kolo_status st = kolo_gpu_enter(gpu);
+    if (st != KOLO_OK) {
+        return st;
+    }
+    for (int i = 0; i < n && st == KOLO_OK; i++) {
+        st = ptr[i] != NULL ? kolo_cuda_find(gpu->cuda, ptr[i], &out[i]) : KOLO_OK;
+    }
     kolo_gpu_leave(gpu);
     return st;
 }
@@ -34,6 +48,25 @@ static kolo_status check_place(const struct kolo_comm *c, const struct kolo_cuda
                      ptr, text, c->options.cuda_ordinal);
 }
 
+/* Whether the host can read what lies there. The driver does not know the memory: it is the host's,
+ * or it was memory of a GPU that has been freed, at which the host must not look. */
+static bool is_readable(const void *ptr)
+{
+    char byte;
+    const struct iovec here = {&byte, 1}, there = {(void *)(uintptr_t)ptr, 1};
+    return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1 || errno != EFAULT;
+}
+
+static kolo_status check_readable(const char *name, const void *ptr, size_t count)
+{
+    return ptr == NULL || count == 0 || is_readable(ptr)
+               ? KOLO_OK
+               : kolo_fail(KOLO_ERR_INVALID,
+                           "%s (%p) is no memory: nothing lies there that the driver knows or the "
+                           "host can read. Memory of a GPU that was freed is like that",
+                           name, ptr);
+}
+
 /* Find the places of the buffers that this rank uses. *host_out: all of them are host memory. */
 static kolo_status find_places(const struct kolo_gpu_path *p, const struct kolo_call *call,
                                bool *host_out)
@@ -44,9 +77,9 @@ static kolo_status find_places(const struct kolo_gpu_path *p, const struct kolo_
     struct kolo_cuda_place place[2];
     char text[2][32];
     int host = 0, there = 0;
+    KOLO_TRY(ask_places(p, ptr, 2, place));
     for (int i = 0; i < 2; i++) {
         if (ptr[i] != NULL) {
-            KOLO_TRY(find_place(p, ptr[i], &place[i]));
             kolo_cuda_say_place(&place[i], text[i], sizeof text[i]);
             host += place[i].kind == KOLO_CUDA_KIND_HOST;
             there++;
@@ -60,6 +93,10 @@ static kolo_status find_places(const struct kolo_gpu_path *p, const struct kolo_
         if (ptr[i] != NULL) {
             KOLO_TRY(check_place(p->comm, &place[i], name[i], ptr[i]));
         }
+    }
+    if (host > 0) {
+        KOLO_TRY(check_readable(name[0], ptr[0], call->extent.in_elems));
+        KOLO_TRY(check_readable(name[1], ptr[1], call->extent.out_elems));
     }
     *host_out = host > 0;
     return KOLO_OK;
@@ -124,8 +161,10 @@ static bool gpu_path_take_message(struct kolo_comm_path *path, const struct kolo
     struct kolo_gpu_path *p = (struct kolo_gpu_path *)(void *)path;
     struct kolo_cuda_place place = {stream != NULL ? KOLO_CUDA_KIND_MANAGED : KOLO_CUDA_KIND_HOST,
                                     -1}; /* without a buffer, the stream decides */
-    kolo_status st = m->buf != NULL ? find_place(p, m->buf, &place) : KOLO_OK;
+    const void *const ptr = m->buf;
+    kolo_status st = ptr != NULL ? ask_places(p, &ptr, 1, &place) : KOLO_OK;
     const bool host = place.kind == KOLO_CUDA_KIND_HOST;
+    st = st == KOLO_OK && host ? check_readable("buf", ptr, m->count) : st;
     if (st == KOLO_OK && host && stream == NULL) {
         return false;
     }

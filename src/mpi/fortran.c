@@ -9,22 +9,19 @@
  * Constants such as MPI_IN_PLACE are the addresses of variables that Open MPI has for Fortran. */
 #include "shim.h"
 
-#include <assert.h>
-
-#ifdef OMPI_MAJOR_VERSION
-
-static_assert(sizeof(MPI_Fint) == sizeof(int), "lists of integers are those of C");
+/* The build looks at Open MPI's header: integers of Fortran must be those of C, for lists of them. */
+#ifdef KMPI_FORTRAN
 
 /* NULL where Open MPI was built without Fortran. */
-extern int mpi_fortran_in_place_ __attribute__((weak));
-extern int mpi_fortran_bottom_ __attribute__((weak));
+extern int fortran_in_place __asm__("mpi_fortran_in_place_") __attribute__((weak));
+extern int fortran_bottom __asm__("mpi_fortran_bottom_") __attribute__((weak));
 
 static void *address(void *buf)
 {
-    if (&mpi_fortran_in_place_ != NULL && buf == &mpi_fortran_in_place_) {
+    if (&fortran_in_place != NULL && buf == &fortran_in_place) {
         return MPI_IN_PLACE;
     }
-    if (&mpi_fortran_bottom_ != NULL && buf == &mpi_fortran_bottom_) {
+    if (&fortran_bottom != NULL && buf == &fortran_bottom) {
         return MPI_BOTTOM;
     }
     return buf;

@@ -1468,6 +1468,99 @@ TEST(FakeDeviceMessages, SayWhatFailedWhicheverCallOfTheDriverItIsAndEndOnEveryR
     EXPECT_GT(nth, 20);
 }
 
+// ---- what a call costs, and what others may do meanwhile -----------------------------------------
+
+TEST(FakeDeviceCollectives, OfAGroupAskTheDriverLittle)
+{
+    ASSERT_TRUE(gpu::IsFake()) << "KOLO_CUDA_PATH is not the driver of tests/device";
+    constexpr int kRanks = 4, kCalls = 24; // five for each rank, and those for the kernel
+    Team team(kRanks);
+    ASSERT_EQ(KOLO_OK, team.status) << kolo_error_text();
+    const Call call = {kAllReduce, KOLO_FLOAT32, KOLO_SUM, 50, 0};
+    const Data data(call, kRanks, 17);
+    for (const bool first : {true, false}) {
+        Find<void(long)>("FakeCudaFailNth")(first ? 0 : kCalls + 1);
+        ASSERT_EQ(KOLO_OK, kolo_group_begin());
+        for (int r = 0; r < kRanks; r++) {
+            const auto at = static_cast<size_t>(r);
+            ASSERT_EQ(KOLO_OK, Make(call, data.in[at].Get(), data.out[at].Get(), team.Comm(r),
+                                    team.At(0).Get()));
+        }
+        EXPECT_EQ(KOLO_OK, kolo_group_end()) << kolo_error_text();
+        EXPECT_EQ(first, Find<bool()>("FakeCudaHasFailed")()) << "more calls of the driver";
+    }
+    Find<void(long)>("FakeCudaFailNth")(0);
+    team.At(0).Sync();
+    for (int r = 0; r < kRanks; r++) {
+        data.Check(call, r);
+    }
+}
+
+TEST(DeviceErrors, TheStreamOfAThreadIsRefusedWhereAnotherThreadEnqueues)
+{
+    Team team(2);
+    ASSERT_EQ(KOLO_OK, team.status);
+    const Memory a(64);
+    void *const stream = reinterpret_cast<void *>(uintptr_t{2}); // cudaStreamPerThread
+    EXPECT_EQ(KOLO_ERR_INVALID,
+              kolo_all_reduce(a.Get(), a.Get(), 3, KOLO_INT32, KOLO_SUM, team.Comm(0), stream));
+    EXPECT_NE(nullptr, strstr(kolo_error_text(), "cudaStreamPerThread")) << kolo_error_text();
+}
+
+// Its pinned memory, its streams and its kernels are the driver's business, which waits for all
+// work of the GPU, and so for the call.
+TEST(FakeDeviceSeveral, CommunicatorsMayComeAndGoWhileACallOfAnotherIsPending)
+{
+    ASSERT_TRUE(gpu::IsFake()) << "KOLO_CUDA_PATH is not the driver of tests/device";
+    const Call call = {kAllReduce, KOLO_INT32, KOLO_SUM, 10, 0};
+    Several several(2);
+    ASSERT_TRUE(several.IsUp()) << kolo_error_text();
+    const Spread data(call, 2, 1);
+    const Stream stream[] = {Stream(0), Stream(1)};
+    kolo_config config = KOLO_CONFIG_INIT;
+    config.device = 0;
+    kolo_comm *shares[2] = {};
+    ASSERT_EQ(KOLO_OK, kolo_comm_create_local(2, &config, shares)) << kolo_error_text();
+    EXPECT_EQ(KOLO_OK,
+              Make(call, data.in[0].Get(), data.out[0].Get(), several.comm[0], stream[0].Get()));
+    {
+        Several another(2);
+        EXPECT_TRUE(another.IsUp()) << kolo_error_text();
+    }
+    for (kolo_comm *comm : shares) {
+        kolo_comm_destroy(comm);
+    }
+    EXPECT_EQ(KOLO_OK,
+              Make(call, data.in[1].Get(), data.out[1].Get(), several.comm[1], stream[1].Get()));
+    for (int r = 0; r < 2; r++) {
+        stream[r].Sync();
+        EXPECT_TRUE(data.IsRight(call, r));
+    }
+}
+
+// A process of its own, because the log reads its variables once.
+TEST(FakeDeviceStart, WarnsOfMoreRanksThanHardwareQueues)
+{
+    ASSERT_TRUE(gpu::IsFake()) << "KOLO_CUDA_PATH is not the driver of tests/device";
+    testing::FLAGS_gtest_death_test_style = "threadsafe";
+    for (const bool enough : {false, true}) {
+        setenv("CUDA_DEVICE_MAX_CONNECTIONS", enough ? "32" : "8", 1);
+        setenv("KOLO_DEBUG", "WARN", 1);
+        setenv("KOLO_DEBUG_FILE", "/dev/stderr", 1);
+        EXPECT_EXIT(
+            {
+                const Team team(9);
+                fprintf(stderr, "end");
+                exit(team.status == KOLO_OK ? 0 : 1);
+            },
+            testing::ExitedWithCode(0),
+            enough ? "version [0-9.]+\nend" : "9 ranks .* share 8 hardware queues");
+    }
+    unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    unsetenv("KOLO_DEBUG");
+    unsetenv("KOLO_DEBUG_FILE");
+}
+
 // ---- a fault: in a process of its own, as all calls of the driver fail from then on -------------
 
 // A float at an odd address is the application's mistake, which ends its context.

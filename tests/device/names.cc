@@ -139,6 +139,7 @@ TAKES(stream_query, cuStreamQuery);
 TAKES(stream_synchronize, cuStreamSynchronize);
 TAKES(stream_wait_event, cuStreamWaitEvent);
 TAKES(stream_is_capturing, cuStreamIsCapturing);
+TAKES(stream_get_id, cuStreamGetId);
 TAKES(stream_batch_mem_op, cuStreamBatchMemOp);
 TAKES(launch_host_func, cuLaunchHostFunc);
 TAKES(thread_exchange_stream_capture_mode, cuThreadExchangeStreamCaptureMode);

@@ -479,4 +479,65 @@ TEST_F(Several, GpusGetAllBackWhicheverCallOfTheDriverFails)
     EXPECT_GT(right, 100) << "what fails while peers come up leaves the way through the host";
 }
 
+// A slab, the stream for its end and pinned memory are the driver's business, which waits for all
+// work of the GPU, and so for the kernel, which waits for the other rank.
+TEST_F(Several, CommunicatorsMayComeAndGoWhileAKernelOfAnotherWaits)
+{
+    const Call call = {kAllReduce, KOLO_INT32, KOLO_SUM, 10, 0};
+    Peered peered(2);
+    ASSERT_TRUE(peered.IsUp()) << kolo_error_text();
+    const Spread data(call, peered, 1);
+    EXPECT_EQ(KOLO_OK, Make(call, data.In(0), data.Out(0), peered.Comm(0), peered.At(0).Get()));
+    for (int i = 0; i < 2; i++) {
+        kolo_id id;
+        std::vector<std::thread> ranks;
+        ASSERT_EQ(KOLO_OK, kolo_id_create(&id));
+        for (int r = 0; r < 2; r++) {
+            ranks.emplace_back([&id, r] {
+                kolo_config config = KOLO_CONFIG_INIT;
+                kolo_comm *comm = nullptr;
+                config.device = r;
+                EXPECT_EQ(KOLO_OK, kolo_comm_create(&id, 2, r, &config, &comm))
+                    << kolo_error_text();
+                kolo_comm_destroy(comm);
+            });
+        }
+        for (std::thread &rank : ranks) {
+            rank.join();
+        }
+    }
+    EXPECT_EQ(KOLO_OK, Make(call, data.In(1), data.Out(1), peered.Comm(1), peered.At(1).Get()));
+    for (int r = 0; r < 2; r++) {
+        peered.At(r).Sync();
+        data.Check(call, r);
+    }
+}
+
+TEST_F(Several, GpusGoThroughTheHostWhereLaunchesBlock)
+{
+    const Call call = {kAllReduce, KOLO_INT32, KOLO_SUM, 10, 0};
+    setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+    Peered peered(2);
+    unsetenv("CUDA_LAUNCH_BLOCKING");
+    ASSERT_TRUE(peered.IsUp()) << kolo_error_text();
+    const size_t before = Launches();
+    CheckCalls(peered, {call});
+    EXPECT_EQ(before, Launches()) << "a kernel that waits for a launch of the same thread";
+}
+
+TEST_F(Several, GpusRefuseMemoryThatWasFreed)
+{
+    void *gone = nullptr;
+    Peered peered(2);
+    ASSERT_TRUE(peered.IsUp()) << kolo_error_text();
+    {
+        const Memory memory(1 << 20, 0);
+        gone = memory.Get();
+    }
+    EXPECT_EQ(KOLO_ERR_INVALID,
+              kolo_all_reduce(gone, gone, 1000, KOLO_INT32, KOLO_SUM, peered.Comm(0), nullptr));
+    EXPECT_NE(nullptr, strstr(kolo_error_text(), "was freed")) << kolo_error_text();
+    EXPECT_EQ(KOLO_ERR_INVALID, kolo_send(gone, 1000, KOLO_INT32, 1, peered.Comm(0), nullptr));
+}
+
 } // namespace

@@ -242,6 +242,21 @@ void CheckNewMemory(Job &job, bool is_virtual, bool runs)
     }
 }
 
+// Two communicators of a process map the memory of the same ranks. The driver maps no new memory
+// where it still has the old one, whichever communicator mapped that.
+void CheckTwoCommunicators(Job &job, bool opens)
+{
+    Job other = job;
+    other.comm = Join(Gpu(job.rank));
+    for (int round = 0; round < 3; round++) {
+        for (Job *one : {&job, &other}) { // the allocation most likely lies where the last one did
+            CheckNewMemory(*one, false, opens);
+        }
+    }
+    kolo_comm_destroy(other.comm);
+    job.complaints = other.complaints > job.complaints ? other.complaints : job.complaints;
+}
+
 // A thread that frees memory lets no other call of the process to the driver pass until all streams
 // are done, also this one, which waits for the other ranks.
 void CheckFreeWhilePending(Job &job, const Memory &a, const Memory &b)
@@ -352,6 +367,8 @@ int main()
         const bool runs = opens && (Spreads() || job.rank == 0);
         CheckNewMemory(job, false, opens);
         Say(job, "memory that was freed and allocated anew is not taken for the old one");
+        CheckTwoCommunicators(job, opens);
+        Say(job, "nor by another communicator");
         CheckGraph(job, a, b);
         Say(job, "graphs give new results each time they are launched");
         CheckNewMemory(job, false, false);

@@ -200,16 +200,14 @@ class Rank
             });
             Take(step);
             beside.join();
-            if (step.kind == kBegin) {
-                Warm(second_);
-            }
         }
         return job_.complaints;
     }
 
   private:
     // Rank 0 of processes opens the others' memory in the first call on it, for which their streams
-    // wait: nothing may wait for these streams meanwhile (1.1 b of docs/gpu-findings.md).
+    // wait: nothing may wait for these streams meanwhile (1.1 b of docs/gpu-findings.md). Later
+    // communicators of the process find it open.
     void Warm(kolo_comm *comm)
     {
         const Call first = {kAllReduce, KOLO_INT32, KOLO_SUM, 1, 0};

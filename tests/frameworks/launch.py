@@ -2,7 +2,8 @@
 """Runs a test of this folder with the Python that has its framework, or says what is not there.
 
 usage: launch.py PACKAGES NAME   (PACKAGES: the folder with kolo_torch, which ./test builds)
-NAME.py runs on 2 ranks over gloo, then over kolo by KOLO_TORCH_AS=gloo alone. Both must print the same.
+NAME.py runs on 2 ranks over kolo, by KOLO_TORCH_AS=gloo alone, then over gloo, or what else the framework
+has of its own. Both must tell the same.
 """
 import os
 import pathlib
@@ -18,7 +19,7 @@ NEEDS = {"accelerate_ranks": ("accelerate", "--frameworks"), "trainer_ranks": ("
          "lightgbm_ranks": ("lightgbm", "--frameworks"), "lightning_ranks": ("lightning", "--frameworks-all"),
          "deepspeed_ranks": ("deepspeed", "--frameworks-all"), "ray_actors": ("ray", "--frameworks-all")}
 RANKS = 2
-LIMIT_S = 150
+LIMIT_S = 400
 
 
 def python_of(module):
@@ -39,10 +40,12 @@ def write_metadata(folder):
     (info / "entry_points.txt").write_text("".join(f"[{name}]\n" + lines.replace('"', "") for name, lines in groups))
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return str(listener.getsockname()[1])
+def free_ports():
+    """Two ports that nobody uses."""
+    with socket.socket() as first, socket.socket() as second:
+        for listener in (first, second):
+            listener.bind(("127.0.0.1", 0))
+        return [str(listener.getsockname()[1]) for listener in (first, second)]
 
 
 def environment(packages, folder, **more):
@@ -53,17 +56,17 @@ def environment(packages, folder, **more):
             "KOLO_LIBRARY": os.path.join(packages, "kolo_torch/libkolo.so.0"), **more}
 
 
-def run(commands):
+def run(commands, limit_s):
     """(status, output) of processes that run at the same time; none outlives this."""
     started = [subprocess.Popen(command, env=env, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True) for command, env, folder in commands]
     ended = []
     try:
         for process in started:
-            output = process.communicate(timeout=LIMIT_S)[0]
+            output = process.communicate(timeout=limit_s)[0]
             ended.append((process.returncode, output))
     except subprocess.TimeoutExpired:
-        ended.append((-1, f"no end within {LIMIT_S} s"))
+        ended.append((-1, f"no end within {limit_s} s"))
     finally:
         for process in started:
             process.kill()
@@ -71,18 +74,18 @@ def run(commands):
     return ended
 
 
-def on_ranks(python, script, packages, folder, **more):
+def on_ranks(python, script, packages, folder, limit_s, **more):
     """What `script` tells on each rank (told.py), or an AssertionError with what it said."""
-    port = free_port()
+    ports = free_ports()
     commands = []
     for rank in range(RANKS):
         own = pathlib.Path(folder) / f"rank{rank}"
         own.mkdir(exist_ok=True)
         env = environment(packages, folder, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(RANKS),
-                          LOCAL_WORLD_SIZE=str(RANKS), MASTER_ADDR="127.0.0.1", MASTER_PORT=port, SECOND_PORT=free_port(),
+                          LOCAL_WORLD_SIZE=str(RANKS), MASTER_ADDR="127.0.0.1", MASTER_PORT=ports[0], SECOND_PORT=ports[1],
                           SHARED_FOLDER=str(folder), **more)
         commands.append(([python, str(HERE / f"{script}.py")], env, own))
-    ended = run(commands)
+    ended = run(commands, limit_s)
     told = []
     for status, output in ended:
         lines = [line[len("TOLD "):] for line in output.splitlines() if line.startswith("TOLD ")]
@@ -92,8 +95,18 @@ def on_ranks(python, script, packages, folder, **more):
     return told
 
 
+def attempt(python, name, packages, limit_s, **more):
+    """(what the ranks tell, ""), or (None, why they do not)."""
+    with tempfile.TemporaryDirectory(prefix="frameworks-") as folder:
+        write_metadata(folder)
+        try:
+            return on_ranks(python, name, packages, folder, limit_s, **more), ""
+        except AssertionError as error:
+            return None, str(error)
+
+
 def main():
-    packages, name = sys.argv[1:]
+    packages, name = os.path.abspath(sys.argv[1]), sys.argv[2]
     module, option = NEEDS[name]
     python = python_of(module)
     if python is None:
@@ -102,19 +115,20 @@ def main():
     if not os.path.exists(os.path.join(packages, "kolo_torch")):
         print(f"1..0 # SKIP kolo_torch is not built in {packages}: ./test does that")
         return 0
-    told = {}
-    for served_by, more in (("gloo", {}), ("kolo", {"KOLO_TORCH_AS": "gloo"})):
-        with tempfile.TemporaryDirectory(prefix="kolo-frameworks-") as folder:
-            write_metadata(folder)
-            try:
-                told[served_by] = on_ranks(python, name, packages, folder, SERVED_BY=served_by, **more)
-            except AssertionError as error:
-                print("1..1\nnot ok 1 - " + f"{module} runs over {served_by}\n# " + str(error).replace("\n", "\n# "))
-                return 1
-    same = told["gloo"] == told["kolo"]
-    print(f"1..1\n{'ok' if same else 'not ok'} 1 - {module} over kolo tells what it tells over gloo")
+    print("1..2")
+    kolos, why = attempt(python, name, packages, LIMIT_S, SERVED_BY="kolo", KOLO_TORCH_AS="gloo")
+    if kolos is None:
+        print(f"not ok 1 - {module} runs over kolo\n# " + why.replace("\n", "\n# ") + "\nok 2 # SKIP it does not run")
+        return 1
+    print(f"ok 1 - {module} runs over kolo", flush=True)
+    others, why = attempt(python, name, packages, LIMIT_S if module != "lightgbm" else 60, SERVED_BY="gloo")
+    if others is None and module == "lightgbm" and "ocket" in why:
+        print("ok 2 # SKIP LightGBM's own sockets did not connect, which happens on busy machines")
+        return 0
+    same = kolos == others
+    print(f"{'ok' if same else 'not ok'} 2 - {module} over kolo tells what it tells without")
     if not same:
-        print("".join(f"# {served_by} {lines}\n" for served_by, lines in told.items()))
+        print(f"# kolo {kolos}\n# without {others} " + why.replace("\n", "\n# "))
     return 0 if same else 1
 
 

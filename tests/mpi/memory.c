@@ -6,7 +6,6 @@
  * on rank 1. First there is no memory for the state of a communicator: MPI serves it on all ranks.
  * Then there is none for a packed buffer of a call that all ranks have given to kolo: the call fails
  * on all ranks. Prints "right". */
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <mpi.h>
 #include <stdio.h>

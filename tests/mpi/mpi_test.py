@@ -20,7 +20,7 @@ import tap
 KOLO = os.path.abspath(sys.argv[1])
 ENTRIES = [entry.split(":") for entry in sys.argv[2:]]
 LONG = bool(os.environ.get("KOLO_TEST_FULL"))
-LIMIT_S = 60
+LIMIT_S = 120
 # No rank reads another's memory: then a message of some size needs both ranks' help.
 NO_SINGLE_COPIES = {"OMPI_MCA_smsc": "^cma,knem,xpmem", "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
                     "MPIR_CVAR_CH4_CMA_ENABLE": "0"}
@@ -114,7 +114,7 @@ def test_mixture(mpi, program):
 
 
 def test_killed(mpi, program):
-    """MPICH's launcher may end the others before they can tell."""
+    """Not with MPICH: its launcher may end the others before they can tell, and leaves its shared memory."""
     is_open = "open" in mpi[0].lower()
     option = "--enable-recovery" if is_open else "-disable-auto-cleanup"
     with tempfile.TemporaryDirectory(prefix="mpi-test-") as folder:
@@ -124,7 +124,7 @@ def test_killed(mpi, program):
             with open(path, encoding="utf-8") as file:
                 told[os.path.basename(path)] = file.read()
     right = all(re.search(r"^kolo: .*\brank 2 \(pid \d+\) ", text) for text in told.values())
-    tap.check(status is not None and right and (not is_open or sorted(told) == ["0", "1"]),
+    tap.check(status is not None and right and sorted(told) == ["0", "1"],
               f"{mpi[0]}: after a rank's death, the error of the others names it", str(status), *told.values(),
               *out.splitlines()[-5:])
 
@@ -164,7 +164,8 @@ def main():
         test_file(mpi, mpi[3]["memory"])
         test_memory(mpi, mpi[3]["memory"])
         test_mixture(mpi, mpi[3]["mixture"])
-        test_killed(mpi, mpi[3]["killed"])
+        if mpi[0] != "mpich":
+            test_killed(mpi, mpi[3]["killed"])
         if "fortran" in mpi[3]:
             test_fortran(mpi, mpi[3]["fortran"])
     return tap.done()

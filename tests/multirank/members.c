@@ -370,6 +370,10 @@ static void check_reports(int number, int n)
 {
     const struct report *first = NULL;
     int nsurvivors = 0;
+    bool any_old = false; /* else new ranks wait in vain */
+    for (int i = 0; i < trial.nold; i++) {
+        any_old = any_old || (trial.victim_us[i] < 0 && takes_part(i));
+    }
     for (int i = 0; i < n; i++) {
         const struct report *r = &shared->report[i];
         if (trial.victim_us[i] >= 0 || !takes_part(i)) {
@@ -380,7 +384,8 @@ static void check_reports(int number, int n)
         if ((r->changed == KOLO_OK) != (first->changed == KOLO_OK)) {
             complain(number, "rank %d: %s (%s), another %s (%s)", i, kolo_status_name(r->changed),
                      r->text, kolo_status_name(first->changed), first->text);
-        } else if (r->last != KOLO_OK && (trial.operation != GROW || r->changed == KOLO_OK)) {
+        } else if (r->last != KOLO_OK && any_old &&
+                   (trial.operation != GROW || r->changed == KOLO_OK)) {
             complain(number, "rank %d: %s %s", i, kolo_status_name(r->last), r->text);
         } else if (r->size != first->size || r->epoch != first->epoch) {
             complain(number, "rank %d is one of %d in epoch %d, another of %d in %d", i, r->size,

@@ -101,12 +101,10 @@ c10::DeviceIndex IndexOf(c10::Device device)
     return device.has_index() ? device.index() : device_now;
 }
 
-std::atomic<int> urgent_streams; // of high priority that were given out
-
-Handle NewStream(c10::DeviceIndex device, int priority = 0)
+Handle NewStream(c10::DeviceIndex device)
 {
     Handle made = nullptr;
-    DoOn(device, "cuStreamCreateWithPriority", &made, 1u, priority);
+    DoOn(device, "cuStreamCreate", &made, 1u);
     return made;
 }
 
@@ -175,15 +173,14 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     {
         return StreamOf(IndexOf(device), NewStream(IndexOf(device)));
     }
-    c10::Stream getStreamFromGlobalPool(c10::Device device, bool urgent) const override
+    c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override
     {
         static std::mutex lock;
-        static Handle pool[kDevices][2][kPool];
+        static Handle pool[kDevices][kPool];
         static int next;
         const std::lock_guard<std::mutex> hold(lock);
-        Handle &handle = pool[IndexOf(device)][urgent ? 1 : 0][next++ % kPool];
-        handle = handle != nullptr ? handle : NewStream(IndexOf(device), urgent ? -1 : 0);
-        urgent_streams += urgent ? 1 : 0;
+        Handle &handle = pool[IndexOf(device)][next++ % kPool];
+        handle = handle != nullptr ? handle : NewStream(IndexOf(device));
         return StreamOf(IndexOf(device), handle);
     }
     c10::Stream exchangeStream(c10::Stream stream) const override
@@ -546,7 +543,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
     m.def("hold", &Hold);
     m.def("release", &Release);
     m.def("is_idle", &IsIdle);
-    m.def("urgent_streams", [] { return urgent_streams.load(); });
     m.def(
         "synchronize", [] { Synchronize(device_now); }, released);
     m.def("begin_capture", &BeginCapture);

@@ -44,7 +44,7 @@ def make(folder):
     if made.returncode == 77:
         return made.stderr.splitlines()[-1]
     assert made.returncode == 0, made.stdout + made.stderr
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", f"{folder}/venv"], check=True, timeout=150)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--system-site-packages", f"{folder}/venv"], check=True, timeout=150)
     site = glob.glob(f"{folder}/venv/lib/python*/site-packages")[0]
     # Beside torch's own, as pip would have put it there, without copying a gigabyte.
     pathlib.Path(site, "torch.pth").write_text(str(pathlib.Path(torch.__file__).parents[1]))

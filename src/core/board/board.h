@@ -89,8 +89,8 @@ static inline size_t kolo_board_proposal_bytes(int nslots)
 /* The proposals lie behind the slots. */
 static inline size_t kolo_board_bytes(int nslots)
 {
-    return sizeof(struct kolo_board) + (size_t)nslots * (sizeof(struct kolo_board_slot) +
-                                                         kolo_board_proposal_bytes(nslots));
+    return sizeof(struct kolo_board) +
+           (size_t)nslots * (sizeof(struct kolo_board_slot) + kolo_board_proposal_bytes(nslots));
 }
 
 /* The next call is this. Its place, until KOLO_RECORDS calls later. */

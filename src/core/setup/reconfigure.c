@@ -107,6 +107,10 @@ static kolo_status may_wait(struct kolo_meet_parent *parent, enum kolo_meet_step
         return kolo_fail(KOLO_ERR_ABORTED, "kolo_comm_abort() was called");
     }
     KOLO_TRY(kolo_agree_takes_part(g->comm));
+    if (g->attempt == 0 && g->first == NULL && step == KOLO_MEET_SEEKING &&
+        !kolo_boot_is_served(&g->id)) {
+        return kolo_fail(KOLO_ERR_PEER, "the process that made the id has ended");
+    }
     const int gone = step == KOLO_MEET_COMPLETE ? -1 : kolo_gone_find(g->comm, g->ranks, g->count);
     if (gone < 0) {
         return KOLO_OK;
@@ -214,8 +218,10 @@ static kolo_status try_once(struct change *g, int limit_ms, const struct kolo_co
         meet.limit_ms = rest_ms > 1 ? rest_ms : 1;
         st = kolo_create_at(&meet, g->count, me, me == host, config, out);
     }
+    const int at_fault = g->parent.at_fault;
     kolo_boot_close(g->first);
     g->first = NULL;
+    g->parent.at_fault = at_fault; /* and not what the first meeting said at its end */
     free(all);
     return st;
 }

@@ -6,6 +6,19 @@
 
 #include <time.h>
 
+struct timespec kolo_gpu_time_in(int ms)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += ms / 1000;
+    t.tv_nsec += ms % 1000 * 1000000L;
+    if (t.tv_nsec >= 1000000000L) {
+        t.tv_sec++;
+        t.tv_nsec -= 1000000000L;
+    }
+    return t;
+}
+
 static void *watch(void *arg)
 {
     struct kolo_gpu_deadline *d = arg;

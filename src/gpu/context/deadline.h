@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <time.h>
 
 struct kolo_gpu_deadline {
     void (*expire)(void *arg);
@@ -17,6 +18,9 @@ struct kolo_gpu_deadline {
     bool over, watched;
     pthread_t thread;
 };
+
+/* The time in `ms` from now, by CLOCK_MONOTONIC. */
+struct timespec kolo_gpu_time_in(int ms);
 
 /* Call expire(arg) in another thread in `timeout_ms`, unless the deadline is stopped before. It
  * must call no driver. */

@@ -36,18 +36,20 @@ kolo_status kolo_gpu_open(int ordinal, struct kolo_gpu *gpu)
 {
     gpu->ordinal = ordinal;
     KOLO_TRY(find_device(gpu));
-    return KOLO_CUDA(gpu, "cuDevicePrimaryCtxRetain",
-                     device_primary_ctx_retain(&gpu->context, gpu->device));
+    KOLO_TRY(kolo_gpu_pool_join(gpu->cuda, gpu->device, &gpu->pool));
+    gpu->context = gpu->pool->context;
+    return KOLO_OK;
 }
 
 void kolo_gpu_close(struct kolo_gpu *gpu)
 {
-    if (gpu->context == NULL) {
+    if (gpu->pool == NULL) {
         return;
     }
-    kolo_gpu_unload(gpu);
-    (void)gpu->cuda->device_primary_ctx_release(gpu->device);
+    kolo_gpu_pool_leave(gpu->pool);
+    gpu->pool = NULL;
     gpu->context = NULL;
+    gpu->kernels = NULL;
 }
 
 kolo_status kolo_gpu_enter(const struct kolo_gpu *gpu)

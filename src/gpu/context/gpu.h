@@ -6,6 +6,7 @@
 #include "cuda/driver.h"
 #include "exec/gpu/fused/fused.h"
 #include "exec/gpu/ll/ll.h"
+#include "gpu/context/pool.h"
 #include "plan/coll.h"
 
 struct kolo_gpu_kernels;
@@ -14,11 +15,12 @@ struct kolo_gpu {
     const struct kolo_cuda *cuda;
     int ordinal, device; /* CUDA's number of the GPU; the driver's handle */
     unsigned char uuid[16];
-    kolo_cuda_context context; /* the primary context; NULL: closed */
+    struct kolo_gpu_pool *pool; /* NULL: closed */
+    kolo_cuda_context context;  /* the primary context */
     unsigned sms;
     bool stores; /* it has the kernels of exec/gpu/program/program_kernel.h and exec/gpu/ll/ll.h;
                     otherwise those of exec/gpu/fused/fused.h */
-    struct kolo_gpu_kernels *kernels; /* shared; NULL: none */
+    struct kolo_gpu_kernels *kernels; /* the pool's; NULL: none */
 };
 
 struct kolo_gpu_call { /* one rank's call */
@@ -33,20 +35,21 @@ struct kolo_gpu_call { /* one rank's call */
 /* Open a GPU; *gpu is all zeros. Errors: INVALID (no such GPU), UNSUPPORTED (no driver, an old
  * GPU), SYSTEM. */
 kolo_status kolo_gpu_open(int ordinal, struct kolo_gpu *gpu);
-/* Load all kernels now, unless another communicator of the process has loaded them: loading a
- * kernel later would wait for the kernels that run, perhaps for ever. The caller has entered the
- * context. Errors: UNSUPPORTED (kolo has no kernels, or none for
- * this GPU), SYSTEM. */
+/* Load all kernels now, unless a communicator of the process has loaded them: loading a kernel
+ * later would wait for the kernels that run, perhaps for ever. The caller has entered the context.
+ * Errors: UNSUPPORTED (kolo has no kernels, or none for this GPU), SYSTEM. */
 kolo_status kolo_gpu_load(struct kolo_gpu *gpu);
-/* Leave the kernels; the last one unloads them. Without kernels it does nothing. */
-void kolo_gpu_unload(struct kolo_gpu *gpu);
+/* Load the kernels of `stores` for later communicators. The caller has entered the context. */
+void kolo_gpu_load_early(const struct kolo_gpu *gpu, bool stores);
+/* Unload the kernels of a pool that nobody uses any more. */
+void kolo_gpu_kernels_free(struct kolo_gpu_pool *pool);
 /* The loaded kernel that serves the call. */
 kolo_cuda_function kolo_gpu_kernel(const struct kolo_gpu *gpu, const struct kolo_gpu_call *call);
 /* The LL kernel that serves the call. */
 kolo_cuda_function kolo_gpu_ll_kernel(const struct kolo_gpu *gpu, const struct kolo_gpu_call *call);
 /* Whether kolo has kernels that kolo_gpu_load() could load. */
 bool kolo_gpu_has_kernels(void);
-/* Leave the kernels, and release the context. A second call does nothing. */
+/* Leave the pool. A second call does nothing. */
 void kolo_gpu_close(struct kolo_gpu *gpu);
 
 /* Make the GPU's context this thread's current one; then make the caller's current again. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The kernels on a GPU. All communicators of the process share them, and the last one unloads them.
+/* The kernels on a GPU. All communicators of the process share them, and they stay with the pool.
  * The driver loads and unloads when the GPU has done all its work, and lets no other call pass
  * meanwhile; so loading them for a communicator while another one's call waits for a rank would
  * wait for ever. For the same reason all kernels are loaded before any is launched (CUDA C++
@@ -16,6 +16,7 @@
 #include <string.h>
 
 enum { KERNELS = 128 };
+enum { REDUCES, COPIES, SWAPS, KINDS }; /* of collectives: all that a kernel depends on */
 
 struct kernel {
     char name[KOLO_FUSED_NAME];
@@ -23,16 +24,15 @@ struct kernel {
 };
 
 struct kolo_gpu_kernels {
-    struct kolo_gpu_kernels *next;
-    int device, users; /* each user retains the GPU's context */
     bool stores;
     kolo_cuda_module module;
     struct kernel kernel[KERNELS];
     int nkernels;
+    /* The same by what a call is; NULL: no such call. COPIES and SWAPS use operation 0. */
+    kolo_cuda_function by[KINDS][KOLO_TYPES][KOLO_OPS + 1], ll[KINDS][KOLO_TYPES][KOLO_OPS + 1];
 };
 
-static struct kolo_gpu_kernels *loaded;
-static pthread_mutex_t loaded_lock = PTHREAD_MUTEX_INITIALIZER; /* of the list, and of users */
+static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER; /* of the kernels of all pools */
 
 /* ---- loading ---- */
 
@@ -116,20 +116,28 @@ static kolo_status load_kernel(struct kolo_gpu_kernels *k, const struct kolo_cud
     return KOLO_OK;
 }
 
+static int kind_of(enum kolo_coll coll)
+{
+    return kolo_coll_reduces(coll) ? REDUCES : coll == KOLO_COLL_ALL_TO_ALL ? SWAPS : COPIES;
+}
+
 /* Load the kernels of a type. Several types share some of them. */
 static kolo_status load_of_type(struct kolo_gpu_kernels *k, const struct kolo_cuda *cuda,
                                 enum kolo_coll coll, enum kolo_type type)
 {
     char name[KOLO_FUSED_NAME];
-    for (kolo_op op = 0; op <= KOLO_OPS; op++) {
-        if (kolo_coll_reduces(coll) && !kolo_op_valid(type, op == KOLO_OPS ? KOLO_AVG : op)) {
+    const int kind = kind_of(coll);
+    for (kolo_op op = 0; op <= (kind == REDUCES ? KOLO_OPS : 0); op++) {
+        if (kind == REDUCES && !kolo_op_valid(type, op == KOLO_OPS ? KOLO_AVG : op)) {
             continue;
         }
         name_kernel(k, coll, type, op, name);
         KOLO_TRY(load_kernel(k, cuda, name));
+        k->by[kind][type][op] = find_kernel(k, name);
         if (k->stores) {
             kolo_ll_name(coll, type, op, name);
             KOLO_TRY(load_kernel(k, cuda, name));
+            k->ll[kind][type][op] = find_kernel(k, name);
         }
     }
     return KOLO_OK;
@@ -158,77 +166,64 @@ static void unload_all(struct kolo_gpu_kernels *k, const struct kolo_cuda *cuda)
     free(k);
 }
 
-static kolo_status load_locked(const struct kolo_gpu *gpu, struct kolo_gpu_kernels **out)
+static kolo_status load_locked(const struct kolo_gpu *gpu, bool stores,
+                               struct kolo_gpu_kernels **out)
 {
-    struct kolo_gpu_kernels *k = loaded;
-    while (k != NULL && (k->device != gpu->device || k->stores != gpu->stores)) {
-        k = k->next;
-    }
-    if (k == NULL) {
-        k = calloc(1, sizeof *k);
+    struct kolo_gpu_kernels **kept = &gpu->pool->kernels[stores];
+    if (*kept == NULL) {
+        struct kolo_gpu_kernels *k = calloc(1, sizeof *k);
         if (k == NULL) {
             return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for the kernels of a GPU");
         }
-        k->device = gpu->device;
-        k->stores = gpu->stores;
+        k->stores = stores;
         const kolo_status st = load_all(k, gpu->cuda);
         if (st != KOLO_OK) {
             unload_all(k, gpu->cuda);
             return st;
         }
-        k->next = loaded;
-        loaded = k;
+        *kept = k;
     }
-    k->users++;
-    *out = k;
+    *out = *kept;
     return KOLO_OK;
 }
 
 kolo_status kolo_gpu_load(struct kolo_gpu *gpu)
 {
-    assert(gpu->kernels == NULL);
-    pthread_mutex_lock(&loaded_lock);
-    const kolo_status st = load_locked(gpu, &gpu->kernels);
-    pthread_mutex_unlock(&loaded_lock);
+    pthread_mutex_lock(&loading);
+    const kolo_status st = load_locked(gpu, gpu->stores, &gpu->kernels);
+    pthread_mutex_unlock(&loading);
     return st;
 }
 
-void kolo_gpu_unload(struct kolo_gpu *gpu)
+void kolo_gpu_load_early(const struct kolo_gpu *gpu, bool stores)
 {
-    struct kolo_gpu_kernels *k = gpu->kernels;
-    if (k == NULL) {
-        return;
-    }
-    gpu->kernels = NULL;
-    pthread_mutex_lock(&loaded_lock);
-    if (--k->users == 0) {
-        struct kolo_gpu_kernels **at = &loaded;
-        while (*at != k) {
-            at = &(*at)->next;
-        }
-        *at = k->next;
-        if (kolo_gpu_enter(gpu) == KOLO_OK) {
-            unload_all(k, gpu->cuda);
-            kolo_gpu_leave(gpu);
+    struct kolo_gpu_kernels *unused = NULL;
+    pthread_mutex_lock(&loading);
+    (void)load_locked(gpu, stores, &unused); /* who needs them will say what is wrong */
+    pthread_mutex_unlock(&loading);
+}
+
+void kolo_gpu_kernels_free(struct kolo_gpu_pool *pool)
+{
+    for (int stores = 0; stores < 2; stores++) {
+        if (pool->kernels[stores] != NULL) {
+            unload_all(pool->kernels[stores], pool->cuda);
         }
     }
-    pthread_mutex_unlock(&loaded_lock);
 }
 
 /* ---- finding ---- */
 
 kolo_cuda_function kolo_gpu_kernel(const struct kolo_gpu *gpu, const struct kolo_gpu_call *call)
 {
-    char name[KOLO_FUSED_NAME];
-    name_kernel(gpu->kernels, call->args.coll, call->args.type, call->args.op, name);
-    return find_kernel(gpu->kernels, name);
+    const int kind = kind_of(call->args.coll);
+    return gpu->kernels->by[kind][call->args.type][kind == REDUCES ? call->args.op : 0];
 }
 
 kolo_cuda_function kolo_gpu_ll_kernel(const struct kolo_gpu *gpu, const struct kolo_gpu_call *call)
 {
-    char name[KOLO_PROGRAM_NAME];
-    kolo_ll_name(call->args.coll, call->args.type, call->args.op, name);
-    return find_kernel(gpu->kernels, name);
+    const int kind = kind_of(call->args.coll);
+    return gpu->kernels->ll[kind][call->args.type][kind == REDUCES ? call->args.op : 0];
 }
 
 bool kolo_gpu_has_kernels(void)

@@ -25,18 +25,33 @@ kolo_status kolo_gpu_is_capturing(const struct kolo_gpu *gpu, kolo_stream stream
     return st;
 }
 
+/* The driver's number of a stream; 0: it has none. A handle tells less: a new stream may have that
+ * of a destroyed one, whose work goes on, and 2 (cudaStreamPerThread) is another stream in each
+ * thread. */
+static uint64_t number_of(const struct kolo_gpu *gpu, kolo_stream stream)
+{
+    unsigned long long id = 0;
+    return gpu->cuda->stream_get_id != NULL &&
+                   gpu->cuda->stream_get_id((kolo_cuda_stream)stream, &id) == KOLO_CUDA_OK
+               ? id + 1
+               : 0;
+}
+
 kolo_status kolo_gpu_order_follow(const struct kolo_gpu *gpu, const struct kolo_gpu_order *order,
                                   kolo_stream stream, bool captured)
 {
-    return order->recorded && order->stream != stream && !captured
+    const bool same =
+        order->recorded && order->number != 0 && order->number == number_of(gpu, stream);
+    return order->recorded && !same && !captured
                ? KOLO_CUDA(gpu, "cuStreamWaitEvent",
                            stream_wait_event((kolo_cuda_stream)stream, order->last, 0))
                : KOLO_OK;
 }
 
-void kolo_gpu_order_share(struct kolo_gpu_order *order, kolo_stream stream, kolo_cuda_event event)
+void kolo_gpu_order_share(const struct kolo_gpu *gpu, struct kolo_gpu_order *order,
+                          kolo_stream stream, kolo_cuda_event event)
 {
-    order->stream = stream;
+    order->number = number_of(gpu, stream);
     order->last = event;
     order->recorded = true;
 }
@@ -47,7 +62,7 @@ kolo_status kolo_gpu_order_note(const struct kolo_gpu *gpu, struct kolo_gpu_orde
     if (captured) {
         return KOLO_OK;
     }
-    kolo_gpu_order_share(order, stream, order->event);
+    kolo_gpu_order_share(gpu, order, stream, order->event);
     return KOLO_CUDA(gpu, "cuEventRecord", event_record(order->event, (kolo_cuda_stream)stream));
 }
 

@@ -11,7 +11,7 @@
 
 struct kolo_gpu_order {
     kolo_cuda_event event;
-    kolo_stream stream;   /* of the last call outside graphs */
+    uint64_t number;      /* of the stream of the last call outside graphs; 0: unknown */
     kolo_cuda_event last; /* behind that call: `event`, or one of several ranks */
     bool recorded;
 };
@@ -29,7 +29,8 @@ kolo_status kolo_gpu_order_note(const struct kolo_gpu *gpu, struct kolo_gpu_orde
                                 kolo_stream stream, bool captured);
 /* Note a call outside graphs behind which `event`, of several ranks, is recorded. It is recorded
  * again only behind a later call of all these ranks. */
-void kolo_gpu_order_share(struct kolo_gpu_order *order, kolo_stream stream, kolo_cuda_event event);
+void kolo_gpu_order_share(const struct kolo_gpu *gpu, struct kolo_gpu_order *order,
+                          kolo_stream stream, kolo_cuda_event event);
 /* Follow, or note if `behind`, for a call that another path makes. Enters the context and takes the
  * owner's lock. */
 kolo_status kolo_gpu_order_apart(const struct kolo_gpu *gpu, pthread_mutex_t *lock,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The calls of ranks that share a GPU. Each call is compared with the calls of the other ranks, and
  * then enqueued. */
+#include "gpu/context/pending.h"
 #include "gpu/fused/inner.h"
 #include "plan/plan.h"
 
@@ -154,6 +155,19 @@ static kolo_status send_blocks(struct kolo_fused_path *path,
     return st;
 }
 
+/* From now on streams may wait for calls of other threads. */
+static void count_waits(struct kolo_fused_path *path)
+{
+    pthread_mutex_lock(&path->lock);
+    const bool first = !path->waits;
+    path->waits = true;
+    pthread_mutex_unlock(&path->lock);
+    if (first) {
+        kolo_pending_enqueue_begin();
+        kolo_pending_enqueue_end();
+    }
+}
+
 static bool is_aborted(struct kolo_fused_path *path)
 {
     pthread_mutex_lock(&path->lock);
@@ -179,6 +193,7 @@ static kolo_status enqueue_locked(struct kolo_fused_path *path, int rank,
     const kolo_status same = kolo_fused_compare(path, rank, call, true);
     pthread_mutex_unlock(&path->lock);
     KOLO_TRY(same);
+    count_waits(path);
     KOLO_TRY(follow_calls(path, rank, call->stream));
     KOLO_TRY(kolo_coll_by_messages(&call->args) ? send_blocks(path, &call, rank, 1)
              : rank == 0                        ? lead_call(path, call)
@@ -209,11 +224,31 @@ static int first_on(const struct kolo_gpu_call *const *call, int rank)
     return q;
 }
 
-static kolo_status follow_all(const struct kolo_fused_path *path,
-                              const struct kolo_gpu_call *const *call)
+/* Whether each rank's stream captures. Each stream is asked once. */
+static kolo_status find_captured(const struct kolo_fused_path *path,
+                                 const struct kolo_gpu_call *const *call,
+                                 bool captured[KOLO_FUSED_RANKS])
 {
     for (int r = 0; r < path->nranks; r++) {
-        KOLO_TRY(follow_calls(path, r, call[r]->stream));
+        const int first = first_on(call, r);
+        captured[r] = captured[first];
+        KOLO_TRY(first == r ? kolo_gpu_is_capturing(&path->gpu, call[r]->stream, &captured[r])
+                            : KOLO_OK);
+    }
+    return KOLO_OK;
+}
+
+static kolo_status follow_all(const struct kolo_fused_path *path,
+                              const struct kolo_gpu_call *const *call,
+                              bool captured[KOLO_FUSED_RANKS])
+{
+    KOLO_TRY(find_captured(path, call, captured));
+    for (int r = 0; r < path->nranks; r++) {
+        const struct kolo_gpu_order *order = &path->part[r].order;
+        const int first = first_on(call, r);
+        const bool done = first < r && path->part[first].order.last == order->last;
+        KOLO_TRY(done ? KOLO_OK
+                      : kolo_gpu_order_follow(&path->gpu, order, call[r]->stream, captured[r]));
     }
     return KOLO_OK;
 }
@@ -223,7 +258,6 @@ static kolo_status follow_all(const struct kolo_fused_path *path,
 static kolo_status join_streams(struct kolo_fused_path *path,
                                 const struct kolo_gpu_call *const *call)
 {
-    KOLO_TRY(follow_all(path, call));
     for (int r = 1; r < path->nranks; r++) {
         if (first_on(call, r) == r) {
             KOLO_TRY(
@@ -257,24 +291,24 @@ static kolo_status fork_streams(struct kolo_fused_path *path,
 /* Behind a kernel of all ranks one event is enough: it is in rank 0's stream, for which the other
  * streams wait. */
 static kolo_status note_kernel(struct kolo_fused_path *path,
-                               const struct kolo_gpu_call *const *call)
+                               const struct kolo_gpu_call *const *call, bool captured)
 {
-    bool captured = false;
-    KOLO_TRY(kolo_gpu_is_capturing(&path->gpu, call[0]->stream, &captured));
     if (captured) {
         return KOLO_OK;
     }
     KOLO_TRY(CHECK(path, "cuEventRecord", event_record(path->whole, call[0]->stream)));
     for (int r = 0; r < path->nranks; r++) {
-        kolo_gpu_order_share(&path->part[r].order, call[r]->stream, path->whole);
+        kolo_gpu_order_share(&path->gpu, &path->part[r].order, call[r]->stream, path->whole);
     }
     return KOLO_OK;
 }
 
-static kolo_status note_all(struct kolo_fused_path *path, const struct kolo_gpu_call *const *call)
+static kolo_status note_all(struct kolo_fused_path *path, const struct kolo_gpu_call *const *call,
+                            const bool captured[KOLO_FUSED_RANKS])
 {
     for (int r = 0; r < path->nranks; r++) {
-        KOLO_TRY(note_call(path, r, call[r]->stream));
+        KOLO_TRY(
+            kolo_gpu_order_note(&path->gpu, &path->part[r].order, call[r]->stream, captured[r]));
     }
     return KOLO_OK;
 }
@@ -283,6 +317,7 @@ kolo_status kolo_fused_enqueue_all(struct kolo_fused_path *path,
                                    const struct kolo_gpu_call *const *call)
 {
     struct kolo_fused_launch argument = {.table = 0};
+    bool captured[KOLO_FUSED_RANKS] = {false};
     const uint64_t key = kolo_gpu_call_key(call[0], path->nranks);
     const struct kolo_fused_recent first = {.number = path->part[0].calls,
                                             .key = key,
@@ -298,15 +333,15 @@ kolo_status kolo_fused_enqueue_all(struct kolo_fused_path *path,
                                                     .out = (uintptr_t)call[r]->args.out,
                                                     .factor = call[r]->args.factor};
     }
+    KOLO_TRY(follow_all(path, call, captured));
     if (kolo_coll_by_messages(&call[0]->args)) {
-        KOLO_TRY(follow_all(path, call));
         KOLO_TRY(send_blocks(path, call, 0, path->nranks));
-        KOLO_TRY(note_all(path, call));
+        KOLO_TRY(note_all(path, call, captured));
     } else {
         KOLO_TRY(join_streams(path, call));
         KOLO_TRY(kolo_gpu_launch(&path->gpu, path->nranks, call[0], &argument));
         KOLO_TRY(fork_streams(path, call));
-        KOLO_TRY(note_kernel(path, call));
+        KOLO_TRY(note_kernel(path, call, captured[0]));
     }
     for (int r = 0; r < path->nranks; r++) {
         path->part[r].calls++;
@@ -327,6 +362,7 @@ static kolo_status enqueue_messages_locked(struct kolo_fused_path *path, const s
     if (is_aborted(path)) {
         return kolo_fail(KOLO_ERR_ABORTED, "the communicator was ended");
     }
+    count_waits(path);
     for (int r = 0; r < path->nranks; r++) {
         KOLO_TRY(on[r].is_there ? follow_calls(path, r, on[r].stream) : KOLO_OK);
     }

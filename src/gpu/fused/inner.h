@@ -41,14 +41,6 @@ struct kolo_fused_meeting { /* of the ranks' threads, for their next call */
     char text[512];
 };
 
-struct kolo_fused_memory { /* pinned */
-    struct kolo_fused_memory *next;
-    int ordinal; /* of the GPU whose context it was made in */
-    size_t bytes;
-    void *host;
-    kolo_cuda_address at;
-};
-
 struct kolo_fused_path {
     struct kolo_fused_path *next;
     uint64_t comm;
@@ -56,7 +48,7 @@ struct kolo_fused_path {
     struct kolo_gpu gpu;
     /* Pinned memory, so that an abort needs no driver: a struct kolo_fused_table, and the words of
      * p2p. */
-    struct kolo_fused_memory *memory;
+    struct kolo_gpu_block *memory;
     kolo_cuda_address table; /* the table, as the GPU addresses it */
     struct kolo_gpu_p2p *p2p;
     kolo_cuda_event whole; /* behind the last kernel of all ranks, outside graphs */
@@ -68,6 +60,8 @@ struct kolo_fused_path {
     struct kolo_fused_meeting meeting;
     struct kolo_fused_recent recent[KOLO_FUSED_RECENT]; /* call k in [k % KOLO_FUSED_RECENT] */
     bool aborted, releasing, stop;
+    bool lost;  /* a call has not ended */
+    bool waits; /* the GPU waits, or may when a graph is launched; it counts as a pending call */
     pthread_t releaser;
 };
 

@@ -2,24 +2,12 @@
 /* The threads of ranks that share a GPU meet for each call, and the last one enqueues for all.
  * While they wait for each other they hold nothing of the driver's, and no stream waits for
  * them. */
+#include "gpu/context/deadline.h"
 #include "gpu/fused/inner.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-
-static struct timespec time_in(int ms)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += ms / 1000;
-    t.tv_nsec += ms % 1000 * 1000000L;
-    if (t.tv_nsec >= 1000000000L) {
-        t.tv_sec++;
-        t.tv_nsec -= 1000000000L;
-    }
-    return t;
-}
 
 /* The other ranks cannot meet any more; who gives up ends the communicator. */
 static kolo_status give_up(struct kolo_fused_path *path, const struct kolo_gpu_call *const *call,
@@ -51,7 +39,7 @@ static kolo_status wait_for_all(struct kolo_fused_path *path,
                                 const struct kolo_gpu_call *const *call, int timeout_ms)
 {
     struct kolo_fused_meeting *m = &path->meeting;
-    const struct timespec end = time_in(timeout_ms);
+    const struct timespec end = kolo_gpu_time_in(timeout_ms);
     const uint64_t number = m->number;
     bool late = false;
     while (m->number == number) {
@@ -125,6 +113,18 @@ static kolo_status is_any_captured(const struct kolo_fused_path *path,
     return KOLO_OK;
 }
 
+/* The last thread enqueues for all, and cannot name the default stream of another thread. */
+static kolo_status check_stream(const struct kolo_gpu_call *call)
+{
+    enum { PER_THREAD = 2 }; /* cudaStreamPerThread */
+    return (uintptr_t)call->stream != PER_THREAD
+               ? KOLO_OK
+               : kolo_fail(KOLO_ERR_INVALID,
+                           "stream is cudaStreamPerThread, which is another stream in each thread; "
+                           "give each rank one of its own (cudaStreamNonBlocking), or the calls of "
+                           "all ranks in one group");
+}
+
 /* In graphs the ranks do not meet: each enqueues its own call. */
 static kolo_status enqueue_each(struct kolo_fused_path *path,
                                 const struct kolo_gpu_call *const *call)
@@ -141,6 +141,9 @@ kolo_status kolo_fused_path_meet(struct kolo_fused_path *path,
     bool all = true, captured = false;
     for (int r = 0; r < path->nranks; r++) {
         all = all && call[r] != NULL;
+    }
+    for (int r = 0; r < path->nranks && !all; r++) {
+        KOLO_TRY(call[r] != NULL ? check_stream(call[r]) : KOLO_OK);
     }
     KOLO_TRY(kolo_gpu_enter(&path->gpu));
     kolo_status st = all ? KOLO_OK : is_any_captured(path, call, &captured);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Joining and leaving a fused path, and releasing the streams that wait. */
 #include "gpu/context/deadline.h"
+#include "gpu/context/pending.h"
 #include "gpu/fused/inner.h"
 #include "plan/plan.h"
 
@@ -58,81 +59,15 @@ void kolo_fused_path_abort(struct kolo_fused_path *path)
     pthread_mutex_unlock(&path->lock);
 }
 
-/* ---- pinned memory ---- */
-
-/* Freeing pinned memory waits for all work of the GPU, and lets no other call pass meanwhile. So
- * what a path leaves is kept for the next one while other paths of the GPU may wait for calls. */
-
-static struct kolo_fused_memory *spare; /* under paths_lock */
-
-static kolo_status take_memory(const struct kolo_gpu *gpu, size_t bytes,
-                               struct kolo_fused_memory **out)
-{
-    enum { PORTABLE = 1, DEVICEMAP = 2 };
-    for (struct kolo_fused_memory **at = &spare; *at != NULL; at = &(*at)->next) {
-        struct kolo_fused_memory *m = *at;
-        if (m->ordinal == gpu->ordinal && m->bytes >= bytes) {
-            *at = m->next;
-            memset(m->host, 0, m->bytes);
-            *out = m;
-            return KOLO_OK;
-        }
-    }
-    struct kolo_fused_memory *made = calloc(1, sizeof *made);
-    if (made == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for the ranks of GPU %d", gpu->ordinal);
-    }
-    *made = (struct kolo_fused_memory){.ordinal = gpu->ordinal, .bytes = bytes};
-    kolo_status st =
-        KOLO_CUDA(gpu, "cuMemHostAlloc", mem_host_alloc(&made->host, bytes, PORTABLE | DEVICEMAP));
-    if (st == KOLO_OK) {
-        st = KOLO_CUDA(gpu, "cuMemHostGetDevicePointer",
-                       mem_host_get_device_pointer(&made->at, made->host, 0));
-        if (st != KOLO_OK) {
-            (void)gpu->cuda->mem_free_host(made->host);
-        }
-    }
-    if (st != KOLO_OK) {
-        free(made);
-        return st;
-    }
-    memset(made->host, 0, bytes);
-    *out = made;
-    return KOLO_OK;
-}
-
-static bool has_path(int ordinal)
-{
-    const struct kolo_fused_path *path = paths;
-    while (path != NULL && path->gpu.ordinal != ordinal) {
-        path = path->next;
-    }
-    return path != NULL;
-}
-
-static void give_memory(const struct kolo_gpu *gpu, struct kolo_fused_memory *memory)
-{
-    memory->next = spare;
-    spare = memory;
-    for (struct kolo_fused_memory **at = &spare; *at != NULL && !has_path(gpu->ordinal);) {
-        struct kolo_fused_memory *m = *at;
-        if (m->ordinal != gpu->ordinal) {
-            at = &m->next;
-            continue;
-        }
-        *at = m->next;
-        (void)gpu->cuda->mem_free_host(m->host);
-        free(m);
-    }
-}
-
 /* ---- joining and leaving ---- */
 
 static kolo_status make_parts(struct kolo_fused_path *path)
 {
-    const size_t table = sizeof(struct kolo_fused_table);
+    const size_t table = sizeof(struct kolo_fused_table),
+                 bytes = table + kolo_gpu_p2p_bytes(path->nranks);
     KOLO_TRY(kolo_gpu_load(&path->gpu));
-    KOLO_TRY(take_memory(&path->gpu, table + kolo_gpu_p2p_bytes(path->nranks), &path->memory));
+    KOLO_TRY(kolo_gpu_pool_take(path->gpu.pool, KOLO_GPU_PINNED, bytes, &path->memory));
+    memset(path->memory->host, 0, bytes);
     path->table = path->memory->at;
     KOLO_TRY(kolo_gpu_p2p_open(&path->gpu, path->nranks, (char *)path->memory->host + table,
                                path->table + table, &path->p2p));
@@ -149,7 +84,7 @@ static kolo_status make_parts(struct kolo_fused_path *path)
 static void path_free(struct kolo_fused_path *path)
 {
     const struct kolo_cuda *cuda = path->gpu.cuda;
-    if (path->gpu.context != NULL && kolo_gpu_enter(&path->gpu) == KOLO_OK) {
+    if (path->gpu.pool != NULL && kolo_gpu_enter(&path->gpu) == KOLO_OK) {
         for (int r = 0; r < path->nranks; r++) {
             kolo_gpu_order_close(&path->gpu, &path->part[r].order);
             if (path->part[r].joint != NULL) {
@@ -160,12 +95,15 @@ static void path_free(struct kolo_fused_path *path)
             (void)cuda->event_destroy(path->whole);
         }
         kolo_gpu_p2p_close(path->p2p);
-        if (path->memory != NULL) {
-            give_memory(&path->gpu, path->memory);
-        }
         kolo_gpu_leave(&path->gpu);
+        if (!path->lost) { /* otherwise the GPU still writes to it */
+            kolo_gpu_pool_give(path->gpu.pool, path->memory);
+        }
     }
     kolo_gpu_close(&path->gpu);
+    if (path->waits) {
+        kolo_pending_end();
+    }
     for (int r = 0; r < path->nranks; r++) {
         pthread_mutex_destroy(&path->part[r].lock);
     }
@@ -263,13 +201,17 @@ static void drain_calls(struct kolo_fused_path *path, int rank, int timeout_ms)
     const double end = kolo_now_us() + ((double)timeout_ms + GRACE_MS) * 1e3;
     struct kolo_gpu_deadline deadline;
     kolo_gpu_deadline_start(&deadline, timeout_ms, expire, path);
+    bool over = false;
     if (kolo_gpu_enter(&path->gpu) == KOLO_OK) {
-        while (!is_over(path, rank) && kolo_now_us() < end) {
+        while (!(over = is_over(path, rank)) && kolo_now_us() < end) {
             nap();
         }
         kolo_gpu_leave(&path->gpu);
     }
     kolo_gpu_deadline_stop(&deadline);
+    pthread_mutex_lock(&path->lock);
+    path->lost = path->lost || !over;
+    pthread_mutex_unlock(&path->lock);
 }
 
 void kolo_fused_path_leave(struct kolo_fused_path *path, int rank, int timeout_ms)

@@ -105,19 +105,17 @@ static bool make_scratch(struct kolo_hier_path *l, const struct kolo_gpu *gpu)
 {
     kolo_status st = kolo_gpu_enter(gpu);
     if (st == KOLO_OK) {
-        st = KOLO_CUDA(gpu, "cuMemAlloc", mem_alloc(&l->scratch, KOLO_HIER_SCRATCH_BYTES));
+        st = kolo_gpu_pool_take(gpu->pool, KOLO_GPU_MEMORY, KOLO_HIER_SCRATCH_BYTES, &l->block);
         kolo_gpu_leave(gpu);
     }
+    l->scratch = st == KOLO_OK ? l->block->at : 0;
     return st == KOLO_OK;
 }
 
 /* No call of the layers runs any more. */
 void kolo_hier_path_drop(struct kolo_hier_path *l, const struct kolo_gpu *gpu)
 {
-    if (l->scratch != 0 && kolo_gpu_enter(gpu) == KOLO_OK) {
-        (void)gpu->cuda->mem_free(l->scratch);
-        kolo_gpu_leave(gpu);
-    }
+    kolo_gpu_pool_give(gpu->pool, l->block);
     l->env.destroy(l->inter);
     l->env.destroy(l->intra);
     pthread_mutex_destroy(&l->order);
@@ -290,7 +288,7 @@ static void abort_layers(void *arg)
 void kolo_hier_path_close(struct kolo_hier_path *l, int timeout_ms)
 {
     if (!kolo_proxy_drain(l->proxy, timeout_ms, KOLO_HIER_GRACE_MS, abort_layers, l)) {
-        l->scratch = 0; /* memory that is still used stays with the driver */
+        l->block = NULL; /* memory that is still used stays with the driver */
     }
     pthread_mutex_lock(&l->gate);
     l->closed = true;

@@ -30,6 +30,7 @@ struct kolo_hier_path {
     bool in_order; /* the groups in their order have the ranks in their order */
     size_t least_bytes;
     const struct kolo_gpu *gpu;
+    struct kolo_gpu_block *block; /* of the scratch */
     kolo_cuda_address scratch;
     pthread_mutex_t order; /* while a call is enqueued, so that its steps stay together */
     pthread_mutex_t gate;  /* of `closed`, and while one layer's failure ends the other */

@@ -82,7 +82,9 @@ static bool offer_piece(struct kolo_ipc_registry *l, struct kolo_ipc_entry *entr
                                  .number = entry->number,
                                  .offset = piece->base - entry->piece[0].base,
                                  .bytes = piece->bytes,
-                                 .total = entry->bytes};
+                                 .total = entry->bytes,
+                                 .base = piece->base,
+                                 .id = piece->id};
     const int fd = piece->by_fd ? kolo_cuda_ipc_export(l->gpu->cuda, piece) : -1;
     bool sent = piece->by_fd
                     ? fd >= 0
@@ -226,9 +228,11 @@ static void unmap_pieces(const struct kolo_ipc_registry *l, struct kolo_ipc_mapp
         }
         (void)cuda->mem_address_free(m->at, m->total);
     } else {
-        (void)cuda->ipc_close_mem_handle(m->at);
+        kolo_ipc_unmap(m->mapped);
+        kolo_ipc_mappings_try_close(l->gpu->pool);
     }
     m->at = 0;
+    m->mapped = NULL;
     m->pieces = 0;
 }
 
@@ -256,7 +260,10 @@ static void start_mapping(const struct kolo_ipc_registry *l, struct kolo_ipc_map
                           const struct kolo_ipc_message *m)
 {
     if (!map->by_fd) {
-        map->at = kolo_cuda_ipc_open(l->gpu->cuda, &m->handle);
+        const struct kolo_cuda_ipc_memory memory = {
+            .base = m->base, .bytes = m->bytes, .id = m->id, .handle = m->handle};
+        map->mapped = kolo_ipc_map(l->gpu->pool, l->comm->member[map->rank].peer.process, &memory);
+        map->at = map->mapped != NULL ? map->mapped->at : 0;
     } else if (l->gpu->cuda->mem_address_reserve(&map->at, m->total, 0, 0, 0) != KOLO_CUDA_OK) {
         map->at = 0;
     }

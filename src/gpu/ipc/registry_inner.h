@@ -5,6 +5,7 @@
 
 #include "cuda/ipc.h"
 #include "exec/gpu/program/program_layout.h"
+#include "gpu/ipc/mapping.h"
 #include "gpu/ipc/registry.h"
 #include "gpu/ipc/unix_socket.h"
 
@@ -26,6 +27,7 @@ struct kolo_ipc_message {
     uint64_t offset, bytes; /* the piece in the buffer's memory */
     uint64_t total;         /* bytes of all pieces */
     uint64_t at;            /* ANSWER: the address there; 0: it cannot be mapped */
+    uint64_t base, id;      /* OFFER: the piece in its process */
     struct kolo_cuda_ipc_handle handle;
 };
 _Static_assert(sizeof(struct kolo_ipc_message) <= KOLO_UNIX_SOCKET_BYTES, "one message");
@@ -52,7 +54,8 @@ struct kolo_ipc_mapping { /* of another rank's memory; only the thread uses it *
     int rank;
     uint64_t number, total;
     bool by_fd;
-    kolo_cuda_address at; /* 0: it could not be mapped */
+    struct kolo_ipc_mapped *mapped; /* if not by_fd */
+    kolo_cuda_address at;           /* 0: it could not be mapped */
     unsigned pieces;
     uint64_t offset[PIECES], bytes[PIECES];
 };

@@ -5,6 +5,7 @@
 
 #include "exec/gpu/program/program_kernel.h"
 #include "gpu/context/stream_order.h"
+#include "gpu/ipc/mapping.h"
 #include "gpu/ipc/registry.h"
 #include "gpu/p2p/p2p_path.h"
 
@@ -51,11 +52,11 @@ struct kolo_p2p_path {
     struct kolo_ipc_registry *registry; /* of buffers; NULL: all ranks are in one process */
     size_t ll_bytes;                    /* the longest LL call, as kolo_ll_bytes() counts */
     struct kolo_program_room room;
-    kolo_cuda_address slab[KOLO_PROGRAM_RANKS]; /* addresses on this GPU; 0: not mapped */
-    bool opened[KOLO_PROGRAM_RANKS];            /* mapped by a handle */
+    kolo_cuda_address slab[KOLO_PROGRAM_RANKS];         /* addresses on this GPU; 0: not mapped */
+    struct kolo_ipc_mapped *opened[KOLO_PROGRAM_RANKS]; /* those that are mapped by a handle */
+    struct kolo_gpu_block *own, *host; /* of the slab of this rank, and of `pinned` */
     struct kolo_p2p_path_pinned *pinned;
     kolo_cuda_address pinned_at; /* the GPU's address of `pinned` */
-    kolo_cuda_stream stream;     /* for the operations when the slab is left */
 
     pthread_mutex_t order; /* of the members below, while a call is enqueued */
     struct kolo_gpu_order calls;
@@ -71,13 +72,12 @@ void kolo_p2p_path_forget(struct kolo_p2p_path *p);
 
 /* ---- slab.c: a slab outlives its communicator until no rank stores to it ---- */
 
-/* Allocate this rank's slab, all zeros, and the stream for its end. The GPU's context is current.
- * Errors: SYSTEM. */
+/* Take memory for this rank's slab, all zeros. The GPU's context is current. Errors: SYSTEM. */
 kolo_status kolo_p2p_path_slab_make(struct kolo_p2p_path *p);
 /* Tell the other ranks that this rank stores no more to their slabs. This rank's slab is freed when
  * all of them have told the same. */
 void kolo_p2p_path_slab_leave(struct kolo_p2p_path *p);
-/* Free this rank's slab at once: no rank has mapped it. */
+/* Give this rank's slab back at once: no rank has mapped it. */
 void kolo_p2p_path_slab_drop(struct kolo_p2p_path *p);
 
 #endif

@@ -132,22 +132,18 @@ static bool try_pairs(struct kolo_p2p_path *p, const unsigned char (*uuid)[16])
 
 struct offer { /* what a rank tells all ranks */
     uint32_t able, fast, blocks, direct;
-    uint64_t ll_bytes;      /* UINT64_MAX: the default */
-    uint64_t slab, context; /* addresses in its process */
-    struct kolo_cuda_ipc_handle handle;
+    uint64_t ll_bytes; /* UINT64_MAX: the default */
+    uint64_t context;  /* in its process */
+    struct kolo_cuda_ipc_memory slab;
 };
 
 static kolo_status make_memory(struct kolo_p2p_path *p)
 {
-    enum { PORTABLE = 1, DEVICEMAP = 2 };
-    void *pinned = NULL;
     KOLO_TRY(kolo_p2p_path_slab_make(p));
-    KOLO_TRY(KOLO_CUDA(&p->gpu, "cuMemHostAlloc",
-                       mem_host_alloc(&pinned, sizeof *p->pinned, PORTABLE | DEVICEMAP)));
-    p->pinned = pinned;
+    KOLO_TRY(kolo_gpu_pool_take(p->gpu.pool, KOLO_GPU_PINNED, sizeof *p->pinned, &p->host));
+    p->pinned = p->host->host;
+    p->pinned_at = p->host->at;
     memset(&p->pinned->control, 0, sizeof p->pinned->control);
-    KOLO_TRY(KOLO_CUDA(&p->gpu, "cuMemHostGetDevicePointer",
-                       mem_host_get_device_pointer(&p->pinned_at, pinned, 0)));
     return kolo_gpu_order_open(&p->gpu, &p->calls);
 }
 
@@ -192,7 +188,11 @@ static struct offer make_offer(struct kolo_p2p_path *p, const unsigned char (*uu
     kolo_status st = p->able ? make_memory(p) : KOLO_ERR_SYSTEM;
     if (st == KOLO_OK && other_processes(p->comm)) {
         st = KOLO_CUDA(&p->gpu, "cuIpcGetMemHandle",
-                       ipc_get_mem_handle(&offer.handle, p->slab[p->comm->ranks.rank]));
+                       ipc_get_mem_handle(&offer.slab.handle, p->own->at));
+    }
+    if (st == KOLO_OK &&
+        !kolo_cuda_ipc_find(p->gpu.cuda, p->own->at, KOLO_CUDA_IPC_BY_HANDLE, &offer.slab)) {
+        st = kolo_fail(KOLO_ERR_SYSTEM, "the driver does not know its memory at %#llx", p->own->at);
     }
     if (st != KOLO_OK) {
         KOLO_LOG(WARN, INIT, "GPU %d: %s; calls go through host memory", p->gpu.ordinal,
@@ -204,7 +204,6 @@ static struct offer make_offer(struct kolo_p2p_path *p, const unsigned char (*uu
     offer.blocks = p->slices;
     offer.direct = wants_direct();
     offer.ll_bytes = wanted_ll_bytes();
-    offer.slab = p->slab[p->comm->ranks.rank];
     offer.context = (uintptr_t)p->gpu.context;
     return offer;
 }
@@ -213,17 +212,17 @@ static struct offer make_offer(struct kolo_p2p_path *p, const unsigned char (*uu
 
 static kolo_status map_slab(struct kolo_p2p_path *p, int q, const struct offer *offer)
 {
-    enum { LAZY_PEER_ACCESS = 1 };
     const struct kolo_comm *c = p->comm;
     if (c->member[q].peer.process != c->member[c->ranks.rank].peer.process) {
-        KOLO_TRY(KOLO_CUDA(&p->gpu, "cuIpcOpenMemHandle",
-                           ipc_open_mem_handle(&p->slab[q], offer->handle, LAZY_PEER_ACCESS)));
-        p->opened[q] = true;
-        return KOLO_OK;
+        p->opened[q] = kolo_ipc_map(p->gpu.pool, c->member[q].peer.process, &offer->slab);
+        p->slab[q] = p->opened[q] != NULL ? p->opened[q]->at : 0;
+        return p->opened[q] != NULL
+                   ? KOLO_OK
+                   : kolo_fail(KOLO_ERR_SYSTEM, "cuIpcOpenMemHandle does not map it");
     }
     const int error =
         p->gpu.cuda->ctx_enable_peer_access((kolo_cuda_context)(uintptr_t)offer->context, 0);
-    p->slab[q] = offer->slab;
+    p->slab[q] = offer->slab.at;
     return kolo_cuda_check(p->gpu.cuda, error == KOLO_CUDA_PEER_ALREADY_ENABLED ? 0 : error,
                            "cuCtxEnablePeerAccess");
 }
@@ -231,11 +230,10 @@ static kolo_status map_slab(struct kolo_p2p_path *p, int q, const struct offer *
 static void unmap_slabs(struct kolo_p2p_path *p)
 {
     for (int q = 0; q < p->comm->ranks.nranks; q++) {
-        if (p->opened[q]) {
-            (void)p->gpu.cuda->ipc_close_mem_handle(p->slab[q]);
-            p->opened[q] = false;
-        }
+        kolo_ipc_unmap(p->opened[q]);
+        p->opened[q] = NULL;
     }
+    kolo_ipc_mappings_try_close(p->gpu.pool);
 }
 
 /* Set what all ranks have in common. False: some rank cannot use this path. */
@@ -306,9 +304,7 @@ static void say_links(const struct kolo_p2p_path *p)
 static void path_free(struct kolo_p2p_path *p)
 {
     kolo_gpu_order_close(&p->gpu, &p->calls);
-    if (p->pinned != NULL) {
-        (void)p->gpu.cuda->mem_free_host(p->pinned);
-    }
+    kolo_gpu_pool_give(p->gpu.pool, p->host);
     kolo_p2p_path_forget(p);
     release_blocks(&p->gpu, p->slices);
     pthread_mutex_destroy(&p->order);

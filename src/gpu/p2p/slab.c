@@ -1,52 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Slabs and their end. A rank's last kernel may be over while a kernel of another rank still stores
  * to its slab. So after its last kernel each rank writes `left` into the slabs of the other ranks.
- * A slab is freed when it has this word of all ranks. No rank waits for that: slabs that cannot be
- * freed yet are in a list, which every later end looks through. */
+ * The pool of the GPU gets a slab back when it has this word of all ranks. No rank waits for that:
+ * until then the slab is in a list, which every later end looks through. */
 #include "gpu/p2p/inner.h"
 
 #include <stdlib.h>
 
 struct orphan {
     struct orphan *next;
-    const struct kolo_cuda *cuda;
-    int device;
-    kolo_cuda_context context; /* retained */
-    kolo_cuda_stream stream;
-    kolo_cuda_address slab;
+    struct kolo_gpu_pool *pool; /* a user of it */
+    struct kolo_gpu_block *slab;
     int me, nranks;
 };
 
 static struct orphan *orphans;
 static pthread_mutex_t orphans_lock = PTHREAD_MUTEX_INITIALIZER;
 
+static kolo_cuda_stream stream_of(const struct kolo_gpu_pool *pool)
+{
+    return pool->stream[KOLO_GPU_TO];
+}
+
 kolo_status kolo_p2p_path_slab_make(struct kolo_p2p_path *p)
 {
     const size_t bytes = kolo_program_slab_bytes(&p->room);
-    kolo_cuda_address *slab = &p->slab[p->comm->ranks.rank];
-    KOLO_TRY(
-        KOLO_CUDA(&p->gpu, "cuStreamCreate", stream_create(&p->stream, KOLO_CUDA_NON_BLOCKING)));
-    KOLO_TRY(KOLO_CUDA(&p->gpu, "cuMemAlloc", mem_alloc(slab, bytes)));
-    /* In a stream of its own, and over before another rank hears of the slab. cuMemsetD8 would only
-     * queue it, behind the application's work in the default stream, and wipe out later signals. */
-    KOLO_TRY(KOLO_CUDA(&p->gpu, "cuMemsetD8Async", memset_d8_async(*slab, 0, bytes, p->stream)));
-    return KOLO_CUDA(&p->gpu, "cuStreamSynchronize", stream_synchronize(p->stream));
+    const kolo_cuda_stream stream = stream_of(p->gpu.pool);
+    KOLO_TRY(kolo_gpu_pool_take(p->gpu.pool, KOLO_GPU_MEMORY, bytes, &p->own));
+    p->slab[p->comm->ranks.rank] = p->own->at;
+    /* Over before another rank hears of the slab. cuMemsetD8 would only queue it, behind the
+     * application's work in the default stream, and wipe out later signals. */
+    KOLO_TRY(KOLO_CUDA(&p->gpu, "cuMemsetD8Async", memset_d8_async(p->own->at, 0, bytes, stream)));
+    return KOLO_CUDA(&p->gpu, "cuStreamSynchronize", stream_synchronize(stream));
 }
 
 void kolo_p2p_path_slab_drop(struct kolo_p2p_path *p)
 {
-    kolo_cuda_address *slab = &p->slab[p->comm->ranks.rank];
-    if (p->stream != NULL) { /* a failed wait has left the memset above in the stream */
-        (void)p->gpu.cuda->stream_synchronize(p->stream);
+    if (p->own != NULL) { /* a failed wait has left the memset above in the stream */
+        (void)p->gpu.cuda->stream_synchronize(stream_of(p->gpu.pool));
+        kolo_gpu_pool_give(p->gpu.pool, p->own);
     }
-    if (*slab != 0) {
-        (void)p->gpu.cuda->mem_free(*slab);
-    }
-    if (p->stream != NULL) {
-        (void)p->gpu.cuda->stream_destroy(p->stream);
-    }
-    *slab = 0;
-    p->stream = NULL;
+    p->slab[p->comm->ranks.rank] = 0;
+    p->own = NULL;
 }
 
 /* ---- leaving ---- */
@@ -59,25 +54,28 @@ static kolo_cuda_address left_at(kolo_cuda_address slab, int rank)
 static bool say_left(struct kolo_p2p_path *p)
 {
     static const uint32_t one = 1;
+    const kolo_cuda_stream stream = stream_of(p->gpu.pool);
     bool said = true;
     for (int q = 0; q < p->comm->ranks.nranks; q++) {
         if (q != p->comm->ranks.rank) {
             said = p->gpu.cuda->memcpy_htod_async(left_at(p->slab[q], p->comm->ranks.rank), &one,
-                                                  sizeof one, p->stream) == KOLO_CUDA_OK &&
+                                                  sizeof one, stream) == KOLO_CUDA_OK &&
                    said;
         }
     }
-    return p->gpu.cuda->stream_synchronize(p->stream) == KOLO_CUDA_OK && said;
+    return p->gpu.cuda->stream_synchronize(stream) == KOLO_CUDA_OK && said;
 }
 
 /* Whether all ranks have left a slab; its context is current. */
 static bool all_left(const struct orphan *o)
 {
+    const struct kolo_cuda *cuda = o->pool->cuda;
+    const kolo_cuda_stream stream = stream_of(o->pool);
     uint32_t left[KOLO_PROGRAM_RANKS] = {0};
     int count = 1;
-    if (o->cuda->memcpy_dtoh_async(left, left_at(o->slab, 0), sizeof left, o->stream) !=
+    if (cuda->memcpy_dtoh_async(left, left_at(o->slab->at, 0), sizeof left, stream) !=
             KOLO_CUDA_OK ||
-        o->cuda->stream_synchronize(o->stream) != KOLO_CUDA_OK) {
+        cuda->stream_synchronize(stream) != KOLO_CUDA_OK) {
         return false;
     }
     for (int q = 0; q < o->nranks; q++) {
@@ -86,20 +84,19 @@ static bool all_left(const struct orphan *o)
     return count == o->nranks;
 }
 
-static bool bury(struct orphan *o)
+/* The driver frees nothing here: kernels of other communicators may be waiting for this very
+ * thread. */
+static bool bury(const struct orphan *o)
 {
     kolo_cuda_context context = NULL;
-    if (o->cuda->ctx_push_current(o->context) != KOLO_CUDA_OK) {
+    if (o->pool->cuda->ctx_push_current(o->pool->context) != KOLO_CUDA_OK) {
         return false;
     }
     const bool over = all_left(o);
+    (void)o->pool->cuda->ctx_pop_current(&context);
     if (over) {
-        (void)o->cuda->mem_free(o->slab);
-        (void)o->cuda->stream_destroy(o->stream);
-    }
-    (void)o->cuda->ctx_pop_current(&context);
-    if (over) {
-        (void)o->cuda->device_primary_ctx_release(o->device);
+        kolo_gpu_pool_give(o->pool, o->slab);
+        kolo_gpu_pool_leave(o->pool);
     }
     return over;
 }
@@ -123,15 +120,11 @@ void kolo_p2p_path_slab_leave(struct kolo_p2p_path *p)
 {
     struct orphan *o = calloc(1, sizeof *o);
     const bool said = say_left(p);
-    if (o == NULL ||
-        p->gpu.cuda->device_primary_ctx_retain(&o->context, p->gpu.device) != KOLO_CUDA_OK) {
+    if (o == NULL || kolo_gpu_pool_join(p->gpu.cuda, p->gpu.device, &o->pool) != KOLO_OK) {
         free(o); /* the slab stays with the driver */
         return;
     }
-    o->cuda = p->gpu.cuda;
-    o->device = p->gpu.device;
-    o->stream = p->stream;
-    o->slab = p->slab[p->comm->ranks.rank];
+    o->slab = p->own;
     o->me = p->comm->ranks.rank;
     o->nranks = p->comm->ranks.nranks;
     if (!said) {

@@ -56,13 +56,13 @@ static kolo_status register_memory(struct kolo_gdr *d, void *at, size_t len, str
 static kolo_status try_out(struct kolo_gdr *d)
 {
     struct kolo_mem mem;
-    kolo_cuda_address at = 0;
-    KOLO_TRY(KOLO_CUDA(d->gpu, "cuMemAlloc", mem_alloc(&at, KOLO_GDR_LEAST)));
-    const kolo_status st = register_memory(d, (void *)(uintptr_t)at, KOLO_GDR_LEAST, &mem);
+    struct kolo_gpu_block *block = NULL;
+    KOLO_TRY(kolo_gpu_pool_take(d->gpu->pool, KOLO_GPU_MEMORY, KOLO_GDR_LEAST, &block));
+    const kolo_status st = register_memory(d, (void *)(uintptr_t)block->at, KOLO_GDR_LEAST, &mem);
     if (st == KOLO_OK) {
         kolo_gdr_unmap(d, &mem);
     }
-    (void)d->gpu->cuda->mem_free(at);
+    kolo_gpu_pool_give(d->gpu->pool, block);
     return st;
 }
 

@@ -58,10 +58,9 @@ static void close_mapping(struct kolo_shared_gpu *l, struct kolo_shared_gpu_mapp
         (void)cuda->mem_unmap(m->at, m->bytes);
         (void)cuda->mem_address_free(m->at, m->bytes);
     } else {
-        (void)cuda->ipc_close_mem_handle(m->at);
+        kolo_ipc_unmap(m->mapped);
     }
-    m->at = 0;
-    m->stale = false;
+    *m = (struct kolo_shared_gpu_mapping){.at = 0};
 }
 
 void kolo_shared_gpu_close(struct kolo_shared_gpu *l)
@@ -69,6 +68,7 @@ void kolo_shared_gpu_close(struct kolo_shared_gpu *l)
     for (int i = 0; i < KOLO_SHARED_GPU_MAPPINGS; i++) {
         close_mapping(l, &l->mapping[i]);
     }
+    kolo_ipc_mappings_try_close(l->gpu->pool);
     kolo_unix_socket_close(&l->sockets);
 }
 
@@ -107,6 +107,7 @@ void kolo_shared_gpu_tidy(struct kolo_shared_gpu *l)
             close_mapping(l, &l->mapping[i]);
         }
     }
+    kolo_ipc_mappings_close(l->gpu->pool);
     atomic_store(&l->full, false);
 }
 
@@ -156,13 +157,19 @@ static bool open_memory(struct kolo_shared_gpu *l, int q, const struct kolo_cuda
         return false;
     }
     if (m->at == 0) {
-        const kolo_cuda_address at =
-            memory->by_fd ? 0 : kolo_cuda_ipc_open(l->gpu->cuda, &memory->handle);
-        if (at == 0) {
+        struct kolo_ipc_mapped *mapped =
+            memory->by_fd ? NULL
+                          : kolo_ipc_map(l->gpu->pool, l->host->member[q].peer.process, memory);
+        if (mapped == NULL) {
+            atomic_store(&l->full, true); /* perhaps old memory is still mapped there */
             return false;
         }
-        *m = (struct kolo_shared_gpu_mapping){
-            .rank = q, .base = memory->base, .bytes = memory->bytes, .id = memory->id, .at = at};
+        *m = (struct kolo_shared_gpu_mapping){.rank = q,
+                                              .base = memory->base,
+                                              .bytes = memory->bytes,
+                                              .id = memory->id,
+                                              .at = mapped->at,
+                                              .mapped = mapped};
     }
     m->used = ++l->uses;
     *out = m->at + (memory->at - memory->base);

@@ -20,6 +20,7 @@
 #include "core/comm.h"
 #include "cuda/ipc.h"
 #include "gpu/context/gpu.h"
+#include "gpu/ipc/mapping.h"
 #include "gpu/ipc/unix_socket.h"
 
 #include <stdatomic.h>
@@ -30,8 +31,9 @@ struct kolo_shared_gpu_mapping {
     int rank;
     uint64_t base, bytes, id; /* in its process */
     bool by_fd;
-    kolo_cuda_address at; /* in this process; 0: not mapped */
-    bool stale;           /* its memory is gone; to be closed outside of calls */
+    kolo_cuda_address at;           /* in this process; 0: not mapped */
+    struct kolo_ipc_mapped *mapped; /* if not by_fd: the process's mapping, which this holds */
+    bool stale;                     /* its memory is gone; to be closed outside of calls */
     uint64_t used;
 };
 
@@ -80,7 +82,7 @@ kolo_status kolo_shared_gpu_run(struct kolo_shared_gpu *shared,
  * driver pass, so no stream of the process may wait for a proxy meanwhile. The GPU's context is
  * current. */
 void kolo_shared_gpu_tidy(struct kolo_shared_gpu *shared);
-/* Close all mappings and sockets. */
+/* Close the sockets, and the mappings that no other communicator holds. */
 void kolo_shared_gpu_close(struct kolo_shared_gpu *shared);
 
 #endif

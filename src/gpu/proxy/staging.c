@@ -11,16 +11,12 @@ enum { ROOM = KOLO_STAGING_SLOTS * KOLO_STAGING_TILE };
 
 /* ---- opening and closing ---- */
 
-static kolo_status open_side(struct kolo_staging *s, struct kolo_staging_side *side)
+static kolo_status open_side(struct kolo_staging *s, struct kolo_staging_side *side,
+                             enum kolo_gpu_way way)
 {
-    enum { PORTABLE = 1, HIGHEST = -100 /* the driver takes the highest that there is */ };
-    void *pinned = NULL;
-    KOLO_TRY(KOLO_CUDA(s->gpu, "cuMemHostAlloc", mem_host_alloc(&pinned, ROOM, PORTABLE)));
-    side->pinned = pinned;
-    /* Streams of one priority share hardware queues, in which a stream that waits may be ahead. */
-    KOLO_TRY(
-        KOLO_CUDA(s->gpu, "cuStreamCreateWithPriority",
-                  stream_create_with_priority(&side->stream, KOLO_CUDA_NON_BLOCKING, HIGHEST)));
+    KOLO_TRY(kolo_gpu_pool_take(s->gpu->pool, KOLO_GPU_PINNED, ROOM, &side->block));
+    side->pinned = side->block->host;
+    side->stream = s->gpu->pool->stream[way];
     for (int i = 0; i < KOLO_STAGING_SLOTS; i++) {
         KOLO_TRY(KOLO_CUDA(s->gpu, "cuEventCreate",
                            event_create(&side->event[i], KOLO_CUDA_DISABLE_TIMING)));
@@ -30,32 +26,27 @@ static kolo_status open_side(struct kolo_staging *s, struct kolo_staging_side *s
 
 kolo_status kolo_staging_open(struct kolo_staging *s)
 {
-    KOLO_TRY(open_side(s, &s->in));
-    KOLO_TRY(open_side(s, &s->out));
+    KOLO_TRY(open_side(s, &s->in, KOLO_GPU_FROM));
+    KOLO_TRY(open_side(s, &s->out, KOLO_GPU_TO));
     kolo_gdr_open(&s->gdr, s->host, s->gpu, s->out.stream);
     return KOLO_OK;
 }
 
-static void close_side(const struct kolo_cuda *cuda, struct kolo_staging_side *side)
+static void close_side(const struct kolo_gpu *gpu, struct kolo_staging_side *side)
 {
     for (int i = 0; i < KOLO_STAGING_SLOTS; i++) {
         if (side->event[i] != NULL) {
-            (void)cuda->event_destroy(side->event[i]);
+            (void)gpu->cuda->event_destroy(side->event[i]);
         }
     }
-    if (side->stream != NULL) {
-        (void)cuda->stream_destroy(side->stream);
-    }
-    if (side->pinned != NULL) {
-        (void)cuda->mem_free_host(side->pinned);
-    }
+    kolo_gpu_pool_give(gpu->pool, side->block);
 }
 
 void kolo_staging_close(struct kolo_staging *s)
 {
     kolo_gdr_close(&s->gdr);
-    close_side(s->gpu->cuda, &s->in);
-    close_side(s->gpu->cuda, &s->out);
+    close_side(s->gpu, &s->in);
+    close_side(s->gpu, &s->out);
 }
 
 /* ---- copies ---- */

@@ -26,8 +26,9 @@ enum {
 };
 
 struct kolo_staging_side { /* one direction: from a GPU, or to it */
-    char *pinned;          /* KOLO_STAGING_SLOTS tiles */
-    kolo_cuda_stream stream;
+    struct kolo_gpu_block *block;
+    char *pinned;                              /* KOLO_STAGING_SLOTS tiles */
+    kolo_cuda_stream stream;                   /* the pool's */
     kolo_cuda_event event[KOLO_STAGING_SLOTS]; /* after the last copy of a slot */
 };
 

@@ -15,6 +15,17 @@
 namespace kolo_gpu
 {
 
+/* A pointer to memory, as all buffers are. Loads and stores need not find out then whether it
+ * points to shared or local memory. */
+KOLO_GPU void *global(uint64_t address)
+{
+    void *at = (void *)(uintptr_t)address;
+#if defined(__CUDA_ARCH__)
+    __builtin_assume(__isGlobal(at));
+#endif
+    return at;
+}
+
 struct Who { /* a thread */
     uint32_t block, blocks, thread, threads;
 };
@@ -139,11 +150,16 @@ struct Piece { /* one piece, as its threads see it; offsets in bytes */
 
 KOLO_GPU const char *source(const Piece &p, uint32_t q)
 {
-    return (const char *)(uintptr_t)(p.rank[p.from.first + q].in + p.from_at);
+    return (const char *)global(p.rank[p.from.first + q].in + p.from_at);
 }
 KOLO_GPU char *destination(const Piece &p, uint32_t q)
 {
-    return (char *)(uintptr_t)(p.rank[p.to.first + q].out + p.to_at);
+    return (char *)global(p.rank[p.to.first + q].out + p.to_at);
+}
+/* The destination to which a thread stores first: all of them are memory of one GPU. */
+KOLO_GPU uint32_t first_destination(const Piece &)
+{
+    return 0;
 }
 KOLO_GPU uint32_t sources(const Piece &p)
 {
@@ -206,12 +222,14 @@ KOLO_GPU void fold_packs(const P &p, uint64_t head_bytes, uint64_t i, uint64_t s
             result[u].elem[e] = F::finish(sum[u][e], p.divisor);
         }
     }
-    for (uint32_t d = 0; d < destinations(p); d++) {
+    uint32_t d = first_destination(p);
+    for (uint32_t left = destinations(p); left > 0; left--) {
         Packs *dst = (Packs *)(destination(p, d) + head_bytes) + i;
         KOLO_UNROLL
         for (int u = 0; u < unroll; u++) {
             dst[(uint64_t)u * stride] = result[u];
         }
+        d = d + 1 < destinations(p) ? d + 1 : 0;
     }
 }
 
@@ -304,11 +322,30 @@ template <class Unit> KOLO_GPU void swap_one(const Swap &s, uint64_t at)
     *(Unit *)(s.a_out + at) = to_a;
 }
 
+struct alignas(16) Bytes {
+    uint32_t word[4];
+};
+
+/* `unroll` packs, `stride` packs apart, the first at byte `at`. All loads come before all stores:
+ * in place, a store is to where one of the loads of the same pack was. */
+template <int unroll> KOLO_GPU void swap_packs(const Swap &s, uint64_t at, uint64_t stride)
+{
+    Bytes to_a[unroll], to_b[unroll];
+    KOLO_UNROLL
+    for (int u = 0; u < unroll; u++) {
+        to_b[u] = ((const Bytes *)(s.a_in + at))[(uint64_t)u * stride];
+        to_a[u] = ((const Bytes *)(s.b_in + at))[(uint64_t)u * stride];
+    }
+    KOLO_UNROLL
+    for (int u = 0; u < unroll; u++) {
+        ((Bytes *)(s.b_out + at))[(uint64_t)u * stride] = to_b[u];
+        ((Bytes *)(s.a_out + at))[(uint64_t)u * stride] = to_a[u];
+    }
+}
+
 template <class Unit> KOLO_GPU void swap_piece(const Swap &s, const Who &who)
 {
-    struct alignas(16) Bytes {
-        uint32_t word[4];
-    };
+    enum { unroll = 4 };
     const uint64_t first = (uint64_t)(uintptr_t)s.a_in;
     const uint64_t differ = (first ^ (uint64_t)(uintptr_t)s.b_in) |
                             (first ^ (uint64_t)(uintptr_t)s.a_out) |
@@ -316,8 +353,13 @@ template <class Unit> KOLO_GPU void swap_piece(const Swap &s, const Who &who)
     const uint64_t head = differ % 16 != 0 ? s.count : units_before_packs<Unit>(first, s.count);
     const uint64_t packs = (s.count - head) * sizeof(Unit) / 16;
     const uint64_t tail = head + packs * 16 / sizeof(Unit);
-    for (uint64_t i = who.thread; i < packs; i += who.threads) {
-        swap_one<Bytes>(s, head * sizeof(Unit) + i * 16);
+    const uint64_t stride = who.threads, head_bytes = head * sizeof(Unit);
+    uint64_t at = who.thread;
+    for (; at + (unroll - 1) * stride < packs; at += unroll * stride) {
+        swap_packs<unroll>(s, head_bytes + at * 16, stride);
+    }
+    for (; at < packs; at += stride) {
+        swap_packs<1>(s, head_bytes + at * 16, stride);
     }
     for (uint64_t i = who.thread; i < head; i += who.threads) {
         swap_one<Unit>(s, i * sizeof(Unit));
@@ -343,10 +385,10 @@ template <class Unit> struct SwapKernel {
             const uint32_t a = cut.move - first;
             const uint64_t within = cut.first * f.elem;
             Swap s;
-            s.a_in = (const char *)(uintptr_t)(rank[a].in + b * block + within);
-            s.b_in = (const char *)(uintptr_t)(rank[b].in + a * block + within);
-            s.a_out = (char *)(uintptr_t)(rank[a].out + b * block + within);
-            s.b_out = (char *)(uintptr_t)(rank[b].out + a * block + within);
+            s.a_in = (const char *)global(rank[a].in + b * block + within);
+            s.b_in = (const char *)global(rank[b].in + a * block + within);
+            s.a_out = (char *)global(rank[a].out + b * block + within);
+            s.b_out = (char *)global(rank[b].out + a * block + within);
             s.count = cut.count * (f.elem / sizeof(Unit));
             swap_piece<Unit>(s, who);
         }

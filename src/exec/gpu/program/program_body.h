@@ -107,7 +107,9 @@ template <class F> struct ProgramKernel {
         const uint32_t begin = tile.block.mine->epoch, calls = tile.block.mine->met;
         Met met = MET_APART;
         uint32_t moves = 0;
-        if (any(threads.first == 0 && load_flag(&control_of(l)->abort) != 0)) {
+        /* The word is in the host's memory, and its load takes about a microsecond. Ranks that meet
+         * look at it while they wait for each other. */
+        if (l.meets == 0 && any(threads.first == 0 && load_flag(&control_of(l)->abort) != 0)) {
             return;
         }
         if (l.meets != 0) {

@@ -17,14 +17,20 @@ struct Sides {               /* as fold_piece() takes it; see Piece */
     uint64_t factor;
     uint64_t count;
     uint32_t divisor;
+    uint32_t start; /* the destination to which this rank stores first */
 };
 KOLO_GPU const char *source(const Sides &s, uint32_t q)
 {
-    return (const char *)(uintptr_t)s.address[q];
+    return (const char *)global(s.address[q]);
 }
 KOLO_GPU char *destination(const Sides &s, uint32_t q)
 {
-    return (char *)(uintptr_t)s.address[s.nsrc + q];
+    return (char *)global(s.address[s.nsrc + q]);
+}
+/* Each rank begins at another one, so that all links are in use. */
+KOLO_GPU uint32_t first_destination(const Sides &s)
+{
+    return s.start;
 }
 KOLO_GPU uint32_t sources(const Sides &s)
 {
@@ -114,8 +120,9 @@ KOLO_GPU void move(const Tile &tile, const uint64_t *words, uint64_t *address,
     const uint64_t left = length > tile.at ? length - tile.at : 0;
     const uint64_t bytes = left < tile.most ? left : tile.most;
     const uint64_t *factors = F::scales && direct ? address - KOLO_PROGRAM_SIDES : 0;
-    Sides s = {address, words + 1, factors, nsrc, ndst, l.ends.factor, 0, 0};
+    Sides s = {address, words + 1, factors, nsrc, ndst, l.ends.factor, 0, 0, 0};
     s.divisor = is_complete(op) ? l.divisor : 0;
+    s.start = ndst > 1 ? l.me % ndst : 0;
     const bool scales = F::scales && (direct || words[1] >> 56 == KOLO_PROGRAM_IN);
     const bool folds = F::folds && (nsrc > 1 || s.divisor > 1 || scales);
     s.count = bytes / (folds ? sizeof(Elem) : sizeof(Unit));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The count of pending calls. */
-#include "gpu/proxy/pending.h"
+#include "gpu/context/pending.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The calls of all proxies of the process for which streams wait, or will: those that are enqueued
- * and not yet served, and those in graphs, which may be launched at any time. A call of the driver
- * that waits for the GPU, and lets no other pass meanwhile, is safe only if there are none. */
-#ifndef KOLO_GPU_PROXY_PENDING_H
-#define KOLO_GPU_PROXY_PENDING_H
+/* The calls of the process for which streams wait, or will: those of proxies that are enqueued and
+ * not yet served, those in graphs, which may be launched at any time, and all that waits on a fused
+ * path, as one call. A call of the driver that waits for the GPU, and lets no other pass meanwhile,
+ * is safe only if there are none. */
+#ifndef KOLO_GPU_PENDING_H
+#define KOLO_GPU_PENDING_H
 
 #include <stdbool.h>
 

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The proxy, as proxy.c (calls and the thread) and open.c (opening, aborting, closing) see it. */
+#ifndef KOLO_GPU_PROXY_INNER_H
+#define KOLO_GPU_PROXY_INNER_H
+
+#include "gpu/context/stream_order.h"
+#include "gpu/proxy/proxy.h"
+#include "gpu/proxy/shared_gpu.h"
+#include "gpu/proxy/staging.h"
+
+struct kolo_proxy_job { /* a call of this rank, for the thread */
+    struct kolo_proxy_job *next;
+    struct kolo_proxy *proxy;
+    struct kolo_gpu_call call;
+    struct kolo_counts v;
+    struct kolo_shared_gpu_offer offer; /* if ranks that share the GPU can run it */
+    _Atomic int users;                  /* who enqueues it, and the thread; not if it is captured */
+    /* [nmessages], instead of a collective; then only call.stream is set. */
+    struct kolo_message *message;
+    int nmessages;
+    struct kolo_proxy_job *kept; /* the next job of a graph; a graph may bring its jobs again */
+    bool captured;
+};
+
+struct kolo_proxy {
+    struct kolo_comm *comm, *host;
+    void (*destroy)(struct kolo_comm *); /* of `host` */
+    struct kolo_gpu gpu;
+    bool fuses;
+    bool lost;                    /* a call has not ended */
+    struct kolo_gpu_block *words; /* of `done` and of shared.words */
+    _Atomic uint32_t *done;
+    kolo_cuda_address done_at;
+    struct kolo_staging staging;   /* only the thread uses it */
+    struct kolo_shared_gpu shared; /* the thread uses it, and who finds that no call is pending */
+
+    /* Of the members up to `lock`. It is held while a call is enqueued, which may wait until a
+     * stream has room; so the thread never takes it. */
+    pthread_mutex_t order;
+    struct kolo_gpu_order calls;
+    struct kolo_proxy_job *kept;
+
+    pthread_mutex_t lock; /* of the members below */
+    pthread_cond_t came;
+    struct kolo_proxy_job *first, **last;
+    uint64_t served;    /* jobs */
+    bool serving;       /* a job */
+    bool aborted, stop; /* the thread ends when no jobs are left */
+    pthread_t thread;
+    bool releasing, released; /* the releaser runs; it shall end */
+    pthread_t releaser;
+};
+
+/* The function of the thread: run the jobs until `stop`. */
+void *kolo_proxy_run(void *proxy);
+void kolo_proxy_job_free(struct kolo_proxy_job *job);
+
+#endif

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+# covers: src/mpi tools/run_mpi.c
+"""The tests of mpi4py, with and without kolo: each must end alike on every rank.
+
+usage: mpi4py_suite.py KOLO [options]
+  --mpi NAME,...  of openmpi, mpich and impi, as ./setup --mpi-tests installs them (all three)
+  -n N,...        numbers of ranks (2)
+  -i REGEX        files of tests (all)
+  -x PATTERN      tests that are left out; may be given again
+  --limit S       seconds of a run, after which it counts as hung (1200)
+  --only WHICH    "with" or "without" kolo: no comparison
+  --tap           print the results as TAP
+
+It prints the tests that ended differently, and how many calls went to kolo and to MPI.
+"""
+import argparse
+import collections
+import glob
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PYTHON = os.path.join(ROOT, ".venv-mpi/bin/python3")
+TESTS = os.path.join(ROOT, ".venv-mpi/mpi4py/test")
+LIBRARY = {"openmpi": "libmpi.so.40", "mpich": "libmpi.so.12", "impi": "libmpi.so.12"}
+
+
+# ---- on each rank ----
+
+
+class Result(unittest.TestResult):
+    """Writes how each test begins and ends to a file, at once: the process may not live to the end."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.file = open(path, "w", encoding="utf-8", buffering=1)
+        self.how = ""
+
+    def note(self, test, how):
+        self.how = how
+        print(how, test.id(), file=self.file)
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.note(test, "begins")
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        print("ends", test.id(), file=self.file)
+
+    def addSuccess(self, test):
+        super().addSuccess(test)
+        if self.how == "begins":
+            self.note(test, "passed")
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self.note(test, "failed")
+
+    def addError(self, test, err):
+        super().addError(test, err)
+        self.note(test, "failed")
+
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        self.note(test, "skipped")
+
+    def addSubTest(self, test, subtest, err):
+        super().addSubTest(test, subtest, err)
+        if err is not None:
+            self.note(test, "failed")
+
+
+class Runner:
+    def __init__(self, folder):
+        self.folder = folder
+
+    def run(self, tests):
+        from mpi4py import MPI
+        result = Result(os.path.join(self.folder, f"rank.{MPI.COMM_WORLD.Get_rank()}"))
+        tests(result)
+        for test, text in result.failures + result.errors:
+            print(test.id(), text, file=sys.stderr)
+        return result
+
+
+def be_rank(folder, args):
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, TESTS)
+    import main
+    main.main(module=None, argv=["main", "--no-builddir", *args], testRunner=Runner(folder))
+
+
+# ---- the comparison ----
+
+
+def start(mpi, ranks, kolo):
+    """The command that starts ranks of Python, and the environment."""
+    folder = os.path.join(ROOT, ".venv-peers", mpi)
+    library = os.path.join(folder, "lib", LIBRARY[mpi])
+    env = {**os.environ, "LD_LIBRARY_PATH": os.path.join(folder, "lib"), "MPI4PY_LIBMPI": library,
+           "PATH": os.path.join(folder, "bin") + os.pathsep + os.environ["PATH"]}
+    command = [os.path.join(folder, "bin/mpirun")]
+    if mpi == "openmpi":
+        command += ["--oversubscribe", "--bind-to", "none"]
+        env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    if mpi == "mpich":  # its ranks yield on busy cores
+        env |= {"MPIR_CVAR_POLLS_BEFORE_YIELD": "1", "MPIR_CVAR_CH4_PROGRESS_THROTTLE": "1"}
+    if mpi == "impi":
+        command += ["-launcher", "fork"]
+        env |= {"I_MPI_ROOT": folder, "I_MPI_FABRICS": "shm", "I_MPI_PIN": "0"}
+    return [*command, "-n", str(ranks), *([kolo, "run", "--mpi=" + library] if kolo else []), PYTHON], env
+
+
+def read(folder, ranks):
+    """{(test, rank): how it ended}; a test that began and did not end is "open"."""
+    ended = {}
+    for rank in range(ranks):
+        try:
+            with open(os.path.join(folder, f"rank.{rank}"), encoding="utf-8") as file:
+                lines = file.read().splitlines()
+        except OSError:
+            lines = []
+        for line in lines:
+            how, test = line.split(" ", 1)
+            if how == "begins":
+                ended[test, rank] = "open"
+            elif how != "ends" and ended.get((test, rank)) != "failed":
+                ended[test, rank] = how
+    return ended
+
+
+def count_calls(folder):
+    calls = collections.Counter()
+    for path in glob.glob(folder + "/log.*"):
+        with open(path, encoding="utf-8", errors="replace") as file:
+            for number, name, where in re.findall(r"MPI : rank \d+: (\d+) calls of (\w+) -> (.*)", file.read()):
+                calls[name, where] += int(number)
+    return calls
+
+
+def wait(job, limit_s):
+    """A sentence if the job did not come to its end. None of its processes is left."""
+    try:
+        job.wait(limit_s)
+        return "" if job.returncode in (0, 1) else f"ended with status {job.returncode}"
+    except subprocess.TimeoutExpired:
+        return f"hung: no end after {limit_s} s"
+    finally:
+        job.terminate()  # the launcher ends ranks in process groups of their own
+        try:
+            job.wait(10)
+        except subprocess.TimeoutExpired:
+            pass
+        try:
+            os.killpg(job.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        job.wait()
+
+
+def run(mpi, ranks, options, kolo):
+    """How the tests ended, the calls, and a sentence if the run did not come to its end."""
+    with tempfile.TemporaryDirectory(prefix="mpi4py-suite-") as folder:
+        command, env = start(mpi, ranks, kolo)
+        env |= {"KOLO_DEBUG": "INFO", "KOLO_DEBUG_FILE": folder + "/log.%p", "KOLO_TUNE_FILE": "none"}
+        args = [*(["-i", options.include] if options.include else []),
+                *(arg for pattern in options.exclude for arg in ("-x", pattern))]
+        with open(folder + "/out", "w+", encoding="utf-8", errors="replace") as out:
+            job = subprocess.Popen([*command, __file__, "--rank", folder, *args], env=env, stdout=out,
+                                   stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
+            trouble = wait(job, options.limit)
+            out.seek(0)
+            tail = out.read().splitlines()[-8:] if trouble else []
+        return read(folder, ranks), count_calls(folder), trouble, tail
+
+
+def summary(ended):
+    count = collections.Counter(ended.values())
+    return ", ".join(f"{count[how]} {how}" for how in ("passed", "failed", "skipped", "open") if count[how])
+
+
+def compare(mpi, ranks, options):
+    """Whether all tests ended alike; and lines that tell."""
+    print(f"# {mpi}, {ranks} ranks", flush=True)
+    lines, runs = [], {}
+    for name, kolo in (("without", None), ("with", options.kolo)):
+        if options.only in (None, name):
+            ended, calls, trouble, tail = runs[name] = run(mpi, ranks, options, kolo)
+            lines.append(f"{name} kolo, tests of all ranks: {summary(ended)}{'; ' + trouble if trouble else ''}")
+            for (test, rank) in sorted(key for key, how in ended.items() if how == "open"):
+                lines.append(f"  rank {rank} was in {test}")
+            lines += ["  " + line for line in tail]
+            for (call, where), number in sorted(calls.items()):
+                lines.append(f"  {number:8} {call} -> {where}")
+    if options.only:
+        ended, _, trouble, _ = runs[options.only]
+        return bool(ended) and not trouble, lines
+    (before, _, old_trouble, _), (after, calls, trouble, _) = runs["without"], runs["with"]
+    # A run without kolo that was cut off tells nothing of the tests behind.
+    keys = {key for key in before.keys() | after.keys() if not old_trouble or before.get(key, "open") != "open"}
+    for key in sorted(keys):
+        if before.get(key) != after.get(key):
+            lines.append(f"{key[0]} on rank {key[1]}: {before.get(key)} without kolo, {after.get(key)} with it")
+    alike = all(before.get(key) == after.get(key) for key in keys) and (not trouble or bool(old_trouble))
+    used = ranks == 1 or bool(trouble) or any(where == "kolo" for _, where in calls)
+    return alike and used and bool(keys), lines
+
+
+def main():
+    if sys.argv[1:2] == ["--rank"]:
+        return be_rank(sys.argv[2], sys.argv[3:])
+    parser = argparse.ArgumentParser(usage=__doc__.split("\n\n", 1)[1])
+    parser.add_argument("kolo", type=os.path.abspath)
+    parser.add_argument("--mpi", default="openmpi,mpich,impi")
+    parser.add_argument("-n", dest="ranks", default="2")
+    parser.add_argument("-i", dest="include")
+    parser.add_argument("-x", dest="exclude", action="append", default=[])
+    parser.add_argument("--limit", type=float, default=1200)
+    parser.add_argument("--only", choices=("with", "without"))
+    parser.add_argument("--tap", action="store_true")
+    options = parser.parse_args()
+    if not os.path.isdir(TESTS):
+        print("1..0 # SKIP mpi4py is not installed (./setup --mpi-tests)")
+        return 0
+    cases = [(mpi, int(n)) for mpi in options.mpi.split(",") for n in options.ranks.split(",")
+             if os.path.exists(os.path.join(ROOT, ".venv-peers", mpi, "bin/mpirun"))]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends the job, too
+    failed = 0
+    for number, (mpi, ranks) in enumerate(cases, 1):
+        good, lines = compare(mpi, ranks, options)
+        failed += not good
+        if options.tap:
+            print(f"{'ok' if good else 'not ok'} {number} - {mpi}: mpi4py's tests end alike with and without kolo, "
+                  f"{ranks} ranks")
+        print("\n".join(("# " if options.tap else "") + line for line in lines), flush=True)
+    if options.tap:
+        print(f"1..{len(cases)}" + ("" if cases else " # SKIP no MPI library is installed (./setup --mpi-tests)"))
+    else:
+        print(f"{len(cases) - failed} of {len(cases)} alike")
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
