@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# covers: src/boot/pmi.c
+# covers: src/boot/pmi.c examples/cluster
 """srun of Slurm starts the ranks: a controller and a node daemon of our own, on this machine, in a
 folder of their own, with auth/none.
 
-usage: srun_test.py ALL_REDUCE   (all_reduce_perf)
+usage: srun_test.py ALL_REDUCE SOURCE_ROOT TORCH   (all_reduce_perf; the folder of the built kolo_torch)
 """
 import ctypes
 import getpass
@@ -19,9 +19,9 @@ import time
 
 from tap import check, done
 
-ALL_REDUCE, = map(os.path.abspath, sys.argv[1:])
-NEEDS = ("slurmctld", "slurmd", "srun", "sinfo", "squeue", "scancel")
-START_S, LIMIT_S = 30, 60
+ALL_REDUCE, ROOT, TORCH = map(os.path.abspath, sys.argv[1:])
+NEEDS = ("slurmctld", "slurmd", "srun", "sbatch", "scontrol", "sinfo", "squeue", "scancel")
+START_S, LIMIT_S, SCRIPT_S = 30, 60, 600
 CONF = """
 ClusterName=kolo
 SlurmctldHost={host}(127.0.0.1)
@@ -94,9 +94,9 @@ class Slurm:
             time.sleep(0.2)
         return False
 
-    def run(self, command, **more):
+    def run(self, command, limit_s=LIMIT_S, **more):
         try:
-            return subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT_S,
+            return subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit_s,
                                   env={**self.env, **more})
         except subprocess.TimeoutExpired as error:
             return subprocess.CompletedProcess(command, -1, (error.stdout or b"").decode(), "it did not end")
@@ -172,6 +172,45 @@ def check_jobs(slurm):
           "a rank that exits before it joins is named by the other", ran.stdout[-500:], ran.stderr[-500:])
 
 
+def python_that_trains(slurm):
+    """One with torch and kolo_torch; None, after a line that says so, where there is none."""
+    for python in (os.path.join(ROOT, ".venv/bin/python3"), sys.executable):
+        probe = [python, "-c", "import torch.distributed.run, kolo_torch"]
+        if os.path.exists(python) and slurm.run(probe, PYTHONPATH=TORCH).returncode == 0:
+            return python
+    print("# slurm.sh: skipped, no Python here has torch and kolo_torch")
+    return None
+
+
+def check_script(slurm):
+    """examples/cluster/slurm.sh as it is, but on one node and for a few steps."""
+    python = python_that_trains(slurm)
+    if python is None:
+        return
+    path = os.path.join(slurm.folder, "bin")
+    os.mkdir(path)
+    os.symlink(ALL_REDUCE, os.path.join(path, "all_reduce_perf"))
+    with open(os.path.join(path, "torchrun"), "w", encoding="utf-8") as file:
+        file.write(f'#!/bin/sh\nexec {python} -m torch.distributed.run "$@"\n')
+    os.chmod(file.name, 0o755)
+    with open(os.path.join(ROOT, "examples/cluster/slurm.sh"), encoding="utf-8") as file:
+        script = file.read()
+    # The machine's own name may be known to Slurm alone.
+    short = script.replace("-e 4M", "-e 4K -n 2").replace('head=$(scontrol', 'head=127.0.0.1 nodes=$(scontrol').replace(
+        "--steps 200", "--steps 3 --layers 1 --width 32 --batch 8 --check")
+    copy, out = os.path.join(slurm.folder, "slurm.sh"), os.path.join(slurm.folder, "slurm.out")
+    with open(copy, "w", encoding="utf-8") as file:
+        file.write(short)
+    ran = slurm.run(["sbatch", "--wait", "--nodes=1", f"--output={out}", copy], limit_s=SCRIPT_S,
+                    PATH=f"{path}:{os.environ['PATH']}", PYTHONPATH=f"{TORCH}:{ROOT}/train", OMP_NUM_THREADS="1")
+    said = ""
+    if os.path.exists(out):
+        with open(out, encoding="utf-8", errors="replace") as file:
+            said = file.read()
+    check(ran.returncode == 0 and "Out of bounds values : 0 OK" in said and "2 ranks over kolo" in said and "EQUAL" in said,
+          "the script of examples/cluster measures and trains", *said.splitlines()[-12:], ran.stderr[-300:], *slurm.said())
+
+
 def main():
     missing = [name for name in NEEDS if shutil.which(name) is None]
     if missing:
@@ -185,6 +224,7 @@ def main():
                 print("1..0 # SKIP Slurm does not start here:", *slurm.said()[-2:])
                 return
             check_jobs(slurm)
+            check_script(slurm)
             slurm.wait_for_jobs()
         finally:
             slurm.stop()
