@@ -24,6 +24,7 @@ SOON_S = 20 if SHORT else 2
 def start(hosts, size, what, **more):
     """The hosts' processes, each with its ranks."""
     env = {**os.environ, "KOLO_ROOT": f"127.0.0.1:{20000 + os.getpid() % 10000}",
+           "KOLO_JOB": secrets.token_hex(8),  # else ranks may meet those of another run on this machine
            "KOLO_SECRET": secrets.token_hex(32), "KOLO_SOCKET_IFNAME": "lo", "KOLO_CUDA_HIER_BYTES": "0",
            **more}
     return [subprocess.Popen([HOST, str(host), str(hosts), str(size), what], text=True, env=env,
