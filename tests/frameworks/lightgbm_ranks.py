@@ -35,9 +35,12 @@ if os.environ["SERVED_BY"] == "kolo":
     kolo.lightgbm.detach()
     comm.close()
 else:
-    ports = [int(os.environ["MASTER_PORT"]), int(os.environ["SECOND_PORT"])]
-    sockets = {"machines": ",".join(f"127.0.0.1:{port}" for port in ports), "local_listen_port": ports[rank],
-               "num_machines": ranks, "pre_partition": True, "time_out": 1}
-    texts = [train(learner, sockets) for learner in ("data", "voting")]
+    ports = os.environ["FREE_PORTS"].split(",")
+    texts = []
+    for learner in ("data", "voting"):  # a port that was used is not free at once
+        used, ports = ports[:ranks], ports[ranks:]
+        texts.append(train(learner, {"machines": ",".join(f"127.0.0.1:{port}" for port in used),
+                                     "local_listen_port": int(used[rank]), "num_machines": ranks,
+                                     "pre_partition": True, "time_out": 1}))
 for text in texts:
     tell("model", trees(text).replace("\n", " | "))
