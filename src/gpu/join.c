@@ -231,7 +231,9 @@ static kolo_status join_with(struct kolo_gpu_path *p, struct kolo_gpu *gpu, cons
                              all[q].ordinal, kolo_status_name((kolo_status)all[q].status));
         }
     }
-    load_early(c, gpu, all);
+    if (!shared.stores) { /* else the P2P path loads its kernels, and says what fails */
+        load_early(c, gpu, all);
+    }
     if (fuses && shared.process) {
         KOLO_LOG(INFO, INIT, "GPU %d: %d ranks, a kernel a call", c->options.cuda_ordinal,
                  c->ranks.nranks);
