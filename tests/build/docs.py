@@ -32,7 +32,7 @@ RUN_ELSEWHERE = (
     (r"\./(demo|test|setup)\b", "what runs this was started by them"),
     (r"(meson (setup|configure)|ninja) ", "this tests what they have built"),
     (r"bash \.ci/run", "continuous integration runs it"),
-    (r"tests/(soak|guest/run|gpu/\w+)\b", "needs minutes, a virtual machine or a GPU"),
+    (r"(KIT/)?tests/(soak|guest/run|gpu/\w+)\b", "needs minutes, a virtual machine or a GPU"),
     (r"pre-commit ", "needs a checkout by git"),
     (r"sudo apt(-get)? ", "installs packages"),
     (r"\S*pip install .*\./torch", "./test builds kolo_torch by itself"),
