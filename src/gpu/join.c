@@ -279,6 +279,10 @@ static kolo_status join_over_host(struct kolo_gpu_path *p)
                                 : st;
     free(all);
     if (p->proxy == NULL) {
+        if (p->p2p != NULL) { /* it uses the proxy's GPU */
+            kolo_p2p_path_close(p->p2p, c->options.timeout_ms);
+            p->p2p = NULL;
+        }
         kolo_gpu_close(&gpu);
     }
     return st;
