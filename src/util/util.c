@@ -26,18 +26,44 @@ const char *kolo_why(int error)
     return text;
 }
 
-char kolo_process_state(int pid)
+/* /proc/PID/stat from the state on, in line[512]. NULL: there is no such process, or it cannot be
+ * looked at, as without a free descriptor; then *gone tells which. */
+static const char *read_stat(int pid, char *line, bool *gone)
 {
-    char path[40], line[512] = "";
+    char path[40];
     (void)snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    line[0] = '\0';
     FILE *file = fopen(path, "re");
+    *gone = file != NULL || errno == ENOENT || errno == ESRCH;
     if (file == NULL) {
-        return errno == ENOENT || errno == ESRCH ? (char)0 : '?'; /* for example EMFILE */
+        return NULL;
     }
-    const bool read = fgets(line, sizeof line, file) != NULL;
+    const bool read = fgets(line, 512, file) != NULL;
     (void)fclose(file);
     const char *end = read ? strrchr(line, ')') : NULL; /* the name may contain any character */
-    return end != NULL && end[1] == ' ' ? end[2] : (char)0;
+    return end != NULL && end[1] == ' ' ? end + 2 : NULL;
+}
+
+char kolo_process_state(int pid)
+{
+    char line[512];
+    bool gone = false;
+    const char *stat = read_stat(pid, line, &gone);
+    return stat != NULL ? stat[0] : gone ? (char)0 : '?';
+}
+
+bool kolo_process_is_ending(int pid)
+{
+    enum { PF_EXITING = 4 }; /* linux/sched.h; of the first thread */
+    char line[512];
+    unsigned flags = 0;
+    bool gone = false;
+    const char *stat = read_stat(pid, line, &gone);
+    if (stat == NULL) {
+        return gone;
+    }
+    return stat[0] == 'Z' || stat[0] == 'X' ||
+           (sscanf(stat, "%*c %*d %*d %*d %*d %*d %u", &flags) == 1 && (flags & PF_EXITING) != 0);
 }
 
 int kolo_cancel_never(void)

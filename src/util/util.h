@@ -102,6 +102,9 @@ const char *kolo_host_name(void);
 /* The state of a process of this host, as in /proc: 'R', 'S', 'T' stopped, 'Z', ...; 0: it is gone;
  * '?': it cannot be looked at. */
 char kolo_process_state(int pid);
+/* Whether a process of this host has ended, or the kernel is ending it. Its descriptors may be closed
+ * long before its state tells. */
+bool kolo_process_is_ending(int pid);
 
 /* ---- cancellation of threads ---- */
 

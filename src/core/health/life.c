@@ -176,5 +176,6 @@ bool kolo_life_is_over(struct kolo_life *life_of)
 bool kolo_life_goes_on(const struct kolo_life *life_of)
 {
     struct pollfd end = {.fd = life_of->pidfd, .events = POLLIN};
-    return life_of->pidfd >= 0 && poll(&end, 1, ENDS_MS) == 0;
+    return life_of->pidfd >= 0 && poll(&end, 1, ENDS_MS) == 0 &&
+           !(life_of->pid > 0 && kolo_process_is_ending(life_of->pid));
 }
