@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: src/boot/hub.c src/boot/hub_job.c
+// covers: src/boot/hub.c src/boot/hub_job.c src/boot/hub_text.c
 /* The hub of a meeting point: what ranks, and whoever else connects, may send to it.
  *
  * Input: orders, a byte each: connection (2 bits), what (3): 0 connect, 1 an honest HELLO, 2 an
