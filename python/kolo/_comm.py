@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
