@@ -154,7 +154,9 @@ static kolo_status take_error(struct kolo_boot *boot, const struct kolo_boot_hea
     if (error.status >= 0 || error.status < KOLO_ERR_INTERNAL) {
         error.status = KOLO_ERR_INTERNAL;
     }
-    boot->error = (kolo_status)error.status; /* the hub answers nothing more */
+    /* The hub answers nothing more. The process of a new job's hub may end now, and ranks that come
+     * late would not hear of the error: leave_hub() gives them a moment. */
+    boot->error = boot->meet.parent != NULL ? (kolo_status)error.status : boot->error;
     return kolo_fail((kolo_status)error.status, "%s", error.text);
 }
 
