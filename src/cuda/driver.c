@@ -9,6 +9,7 @@
 #include <ctype.h>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -172,10 +173,12 @@ kolo_status kolo_cuda_check(const struct kolo_cuda *cuda, int error, const char 
 
 /* ---- pointers ---- */
 
-struct known {             /* an allocation, and where it is */
-    unsigned long long id; /* from 1 on */
-    struct kolo_cuda_place place;
-};
+/* An allocation's number, from 1 on, and where it is, in one word that threads share. (Memory of each
+ * thread is scarce: a library that is loaded late gets little of it.) */
+static uint64_t known_word(unsigned long long id, const struct kolo_cuda_place *place)
+{
+    return (uint64_t)id << 16 | (uint64_t)place->kind << 12 | (uint64_t)(place->ordinal + 1);
+}
 
 static kolo_status ask_place(const struct kolo_cuda *cuda, kolo_cuda_address at,
                              struct kolo_cuda_place *out)
@@ -212,8 +215,8 @@ static kolo_status ask_place(const struct kolo_cuda *cuda, kolo_cuda_address at,
 kolo_status kolo_cuda_find(const struct kolo_cuda *cuda, const void *ptr,
                            struct kolo_cuda_place *out)
 {
-    enum { PLACES = 16 };
-    static _Thread_local struct known known[PLACES];
+    enum { PLACES = 16, MOST_ORDINAL = 4000 };
+    static _Atomic uint64_t known[PLACES];
     const kolo_cuda_address at = (kolo_cuda_address)(uintptr_t)ptr;
     unsigned long long id = 0;
     const int error = cuda->pointer_get_attribute(&id, KOLO_CUDA_POINTER_ID, at);
@@ -222,12 +225,16 @@ kolo_status kolo_cuda_find(const struct kolo_cuda *cuda, const void *ptr,
         return KOLO_OK;
     }
     KOLO_TRY(kolo_cuda_check(cuda, error, "cuPointerGetAttribute(BUFFER_ID)"));
-    struct known *entry = &known[id % PLACES];
-    if (entry->id != id) {
-        KOLO_TRY(ask_place(cuda, at, out));
-        *entry = (struct known){id, *out};
+    const uint64_t word = atomic_load_explicit(&known[id % PLACES], memory_order_relaxed);
+    if (id != 0 && word >> 16 == id) {
+        out->kind = (enum kolo_cuda_kind)(word >> 12 & 0xf);
+        out->ordinal = (int)(word & 0xfff) - 1;
+        return KOLO_OK;
     }
-    *out = entry->place;
+    KOLO_TRY(ask_place(cuda, at, out));
+    if (id >> 48 == 0 && out->ordinal < MOST_ORDINAL) {
+        atomic_store_explicit(&known[id % PLACES], known_word(id, out), memory_order_relaxed);
+    }
     return KOLO_OK;
 }
 

@@ -26,6 +26,7 @@ import declared  # noqa: E402
 HEADERS = ("kolo/kolo.h", "kolo/members.h", "kolo/plugin.h")
 LIST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "abi.txt")
 SIZED = ("size", "base")  # what the first member of a struct is called that tells its size
+MOST_TLS = 1300  # glibc keeps little for the libraries that a program loads late: 1,544 bytes did not fit
 COUNTS = ("KOLO_TYPES", "KOLO_OPS", "KOLO_COLLS", "KOLO_BUFS")  # grow with what they count
 
 
@@ -102,6 +103,12 @@ def exported(library):
     symbols = [line.split()[-2:] for line in ran.stdout.splitlines()]
     # "A" is the name of a version, not of something to call
     return {name.split("@")[0] for kind, name in symbols if kind != "A"}
+
+
+def tls_bytes(library):
+    """The size of the library's thread-local memory."""
+    ran = subprocess.run(["readelf", "-lW", library], capture_output=True, text=True, check=True)
+    return sum(int(line.split()[5], 16) for line in ran.stdout.splitlines() if line.split()[:1] == ["TLS"])
 
 
 def soname(library):
@@ -186,6 +193,8 @@ def main():
     tap.check(not missing, f"all {len(listed)} functions of abi.txt are exported", *missing)
     tap.check(not extra, "nothing else is exported", *extra)
     tap.check(soname(library) == "libkolo.so.0", "the library is libkolo.so.0", soname(library))
+    tap.check(tls_bytes(library) <= MOST_TLS, "its memory of each thread has room where torch and sklearn are loaded "
+              "first", f"{tls_bytes(library)} bytes; {MOST_TLS} at most")
     check_the_reader()
     check_that_changes_are_seen(root, compiler, now)
     tap.done()
