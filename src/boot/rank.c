@@ -151,13 +151,11 @@ static kolo_status take_error(struct kolo_boot *boot, const struct kolo_boot_hea
     KOLO_AWAIT(take_body(boot, in, &error));
     error.text[sizeof error.text - 1] = '\0';
     blame(boot, in->seq - 1);
-    if (error.status >= 0 || error.status < KOLO_ERR_INTERNAL) {
-        error.status = KOLO_ERR_INTERNAL;
-    }
-    /* The hub answers nothing more. The process of a new job's hub may end now, and ranks that come
-     * late would not hear of the error: leave_hub() gives them a moment. */
-    boot->error = boot->meet.parent != NULL ? (kolo_status)error.status : boot->error;
-    return kolo_fail((kolo_status)error.status, "%s", error.text);
+    const bool known = error.status < 0 && error.status >= KOLO_ERR_INTERNAL;
+    const kolo_status st = known ? (kolo_status)error.status : KOLO_ERR_INTERNAL;
+    /* Of a new job, leave_hub() gives late ranks time to hear of it. */
+    boot->error = boot->meet.parent != NULL ? st : boot->error;
+    return kolo_fail(st, "%s", error.text);
 }
 
 static kolo_status other_secret(const struct kolo_boot *boot)
