@@ -74,8 +74,9 @@ def _all_gather(comm: Comm) -> Callable[..., None]:
 def attach(comm: Optional[Comm] = None) -> dict[str, Any]:
     """Make LightGBM's calls of this thread go over `comm`; None: a communicator of the launcher's ranks.
 
-    Returns the parameters that training needs beside tree_learner. Each rank has its own rows: the
-    learners are "data" and "voting", for LightGBM's library takes "feature" from its own program alone. Collective. Raises RuntimeError if LightGBM refuses.
+    Returns the parameters that training needs beside tree_learner. Each rank has its own rows. The learners
+    are "data" and "voting": LightGBM's library refuses "feature" to programs in Python. Collective. Raises
+    RuntimeError if LightGBM refuses.
     """
     global _attached
     comm = comm or Comm()
