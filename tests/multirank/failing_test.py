@@ -26,7 +26,8 @@ SENDS = 12  # a rank of this job makes 8 through shared memory; all may fail
 SEED = 22
 TIMEOUT_MS = 2000
 LIMIT_S = 30
-AT_ONCE_S = 1.9
+AT_ONCE_S = 1.9  # less than the time-out
+TRIES = 3  # of one that is right but late: other programs may have had the cores
 _jobs = itertools.count()
 
 
@@ -52,15 +53,24 @@ def counts(text):
 
 def problem(kind, number, rank, baseline, **more):
     """What is wrong where that one fails; None: nothing."""
+    for _ in range(TRIES):
+        right, soon, told = try_one(kind, number, rank, baseline, **more)
+        if not right or soon:
+            break
+    return None if right and soon else told
+
+
+def try_one(kind, number, rank, baseline, **more):
+    """Whether both ranks end as they should, whether they do so at once, and all about it."""
     left = f"{baseline[0]} {baseline[1]}"
     statuses, said, seconds = run(rank, f"{kind} {number}", left, **more)
     ends = [re.search(r"^(right|KOLO_ERR_\w+) ?(.*)$", text, re.M) for text in said]
     lefts = [counts(text) for text in said]
     absent = any(re.search("nobody answered|had not joined", text) for text in said)
-    good = (all(end and status == (end[1] != "right") for end, status in zip(ends, statuses)) and
-            all(l[0] <= baseline[0] and l[1] <= baseline[1] for l in lefts if l) and
-            seconds < (TIMEOUT_MS / 1e3 if absent else 0) + AT_ONCE_S)
-    return None if good else (f"{kind} {number} of rank {rank}", statuses, f"{seconds:.1f} s", *said)
+    right = (all(end and status == (end[1] != "right") for end, status in zip(ends, statuses)) and
+             all(l[0] <= baseline[0] and l[1] <= baseline[1] for l in lefts if l))
+    soon = seconds < (TIMEOUT_MS / 1e3 if absent else 0) + AT_ONCE_S
+    return right, soon, (f"{kind} {number} of rank {rank}", statuses, f"{seconds:.1f} s", *said)
 
 
 def numbers(most, rng):

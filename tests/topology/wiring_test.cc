@@ -331,7 +331,7 @@ TEST(Wiring, AThousandHostsAreSoonPlanned)
     if (getenv("KOLO_TEST_SHORT") == nullptr) { /* sanitizers take time and memory of their own */
         struct rusage usage;
         getrusage(RUSAGE_SELF, &usage);
-        EXPECT_LT(seconds, 2);
+        EXPECT_LT(seconds, 20); /* it takes 0.1; each pair of hosts would take minutes */
         EXPECT_LT(usage.ru_maxrss, 200 * 1024);
     }
 }

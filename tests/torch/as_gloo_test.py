@@ -114,11 +114,11 @@ def test_options_are_of_gloos_type_and_a_time_out_that_is_set_holds():
         assert options._timeout == backend.options._timeout == timedelta(milliseconds=700)
         total()
         if rank == 1:
-            time.sleep(3)
+            time.sleep(6)
             return
         began = time.monotonic()
         error = failure(dist.barrier)
-        assert isinstance(error, RuntimeError) and time.monotonic() - began < 2.5, error
+        assert isinstance(error, RuntimeError) and time.monotonic() - began < 5, error
 
     with tempfile.TemporaryDirectory() as folder:
         states = collect(start(body, 2, folder, backend="gloo"))
