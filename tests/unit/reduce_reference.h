@@ -54,7 +54,7 @@ template <class T> void Put(uint8_t *at, T x)
 struct Format {
     int bits, mantissa, bias;
     bool infinity;
-    uint32_t nan;
+    uint32_t after, nan; // what follows the largest number, infinity or NaN; the NaN that is written
 
     uint32_t Sign() const
     {
@@ -76,24 +76,15 @@ struct Format {
         if (!infinity && (code & (Sign() - 1)) == Sign() - 1) {
             return NAN;
         }
-        const double scale = std::ldexp(1.0, std::max<int>(static_cast<int>(exponent), 1) - bias);
-        const double significand = std::ldexp(static_cast<double>(fraction), -mantissa);
-        return sign * scale * (significand + (exponent ? 1 : 0));
-    }
-    uint32_t Largest() const
-    {
-        uint32_t code = Sign() - 1;
-        while (!std::isfinite(Decode(code))) {
-            code--;
-        }
-        return code;
+        const int scale = std::max<int>(static_cast<int>(exponent), 1) - bias - mantissa;
+        return sign * std::ldexp(fraction + (exponent ? 1 << mantissa : 0), scale);
     }
 };
 
-constexpr Format kFloat16 = {16, 10, 15, true, 0x7e00};
-constexpr Format kBfloat16 = {16, 7, 127, true, 0x7fc0};
-constexpr Format kE4m3 = {8, 3, 7, false, 0x7f};
-constexpr Format kE5m2 = {8, 2, 15, true, 0x7e};
+constexpr Format kFloat16 = {16, 10, 15, true, 0x7c00, 0x7e00};
+constexpr Format kBfloat16 = {16, 7, 127, true, 0x7f80, 0x7fc0};
+constexpr Format kE4m3 = {8, 3, 7, false, 0x7f, 0x7f};
+constexpr Format kE5m2 = {8, 2, 15, true, 0x7c, 0x7e};
 
 inline const Format &FormatOf(kolo_type type)
 {
@@ -111,43 +102,23 @@ inline const Format &FormatOf(kolo_type type)
 
 constexpr kolo_type kFormats[] = {KOLO_FLOAT16, KOLO_BFLOAT16, KOLO_FLOAT8_E4M3, KOLO_FLOAT8_E5M2};
 
-// Values of all finite magnitudes in order, so that the index is the code.
-inline const std::vector<double> &Values(kolo_type type)
-{
-    static const std::vector<std::vector<double>> tables = [] { // once, whoever asks
-        std::vector<std::vector<double>> all(KOLO_TYPES);
-        for (const kolo_type t : kFormats) {
-            for (uint32_t code = 0; code <= FormatOf(t).Largest(); code++) {
-                all[t].push_back(FormatOf(t).Decode(code));
-            }
-        }
-        return all;
-    }();
-    return tables[type];
-}
-
+// The nearest, of two equally near the even one. The codes of magnitudes have the order of their
+// values, and lie evenly between two powers of two.
 inline uint32_t Encode(kolo_type type, float x)
 {
     const Format &format = FormatOf(type);
-    const std::vector<double> &values = Values(type);
-    if (std::isnan(x)) {
-        return format.nan;
-    }
     const uint32_t sign = std::signbit(x) ? format.Sign() : 0;
     const double magnitude = std::fabs(static_cast<double>(x));
-    const size_t above = static_cast<size_t>(
-        std::lower_bound(values.begin(), values.end(), magnitude) - values.begin());
-    if (above == 0) {
+    if (!std::isfinite(x)) {
+        return std::isnan(x) ? format.nan : sign | format.after;
+    }
+    if (x == 0) {
         return sign;
     }
-    // What follows the largest number is infinity or NaN; for rounding, the number it would have
-    // been.
-    const double below = values[above - 1];
-    const double next = above < values.size() ? values[above] : 2 * below - values[above - 2];
-    const double to_below = magnitude - below;
-    const double to_next = next - magnitude;
-    const bool up = to_next < to_below || (to_next == to_below && above % 2 == 0);
-    return sign | static_cast<uint32_t>(up ? above : above - 1);
+    const int exponent = std::max(std::ilogb(magnitude), 1 - format.bias);
+    const double steps = std::nearbyint(std::ldexp(magnitude, format.mantissa - exponent));
+    const double before = std::ldexp(exponent + format.bias - 1, format.mantissa);
+    return sign | static_cast<uint32_t>(std::min<double>(before + steps, format.after));
 }
 
 // ---- the reference -----------------------------------------------------------------------------
@@ -481,12 +452,17 @@ inline void FillElement(kolo_type type, uint8_t *at, Random &random)
     }
 }
 
+// They repeat after a prime number of elements, which is no multiple of a block or a tile.
 inline Bytes Fill(kolo_type type, size_t count, uint64_t seed)
 {
     Random random(seed);
     Bytes data(count * kBytes[type]);
-    for (size_t at = 0; at < data.size(); at += kBytes[type]) {
+    const size_t period = std::min(data.size(), 65521 * kBytes[type]);
+    for (size_t at = 0; at < period; at += kBytes[type]) {
         FillElement(type, &data[at], random);
+    }
+    for (size_t at = period; at < data.size(); at++) {
+        data[at] = data[at - period];
     }
     return data;
 }

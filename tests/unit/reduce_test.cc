@@ -373,11 +373,43 @@ TEST(Convert, EveryInstructionSetWidensToTheSameBits)
     }
 }
 
+// Values of all finite magnitudes in order, so that the index is the code.
+std::vector<double> Values(const Format &format)
+{
+    std::vector<double> values;
+    for (uint32_t code = 0; code < format.after; code++) {
+        values.push_back(format.Decode(code));
+    }
+    return values;
+}
+
+// The nearest of them all, of two equally near the even one. For rounding, infinity or NaN is the
+// number that would have followed the largest.
+uint32_t Nearest(const Format &format, const std::vector<double> &values, float x)
+{
+    if (std::isnan(x)) {
+        return format.nan;
+    }
+    const uint32_t sign = std::signbit(x) ? format.Sign() : 0;
+    const double magnitude = std::fabs(static_cast<double>(x));
+    const auto above = static_cast<size_t>(
+        std::lower_bound(values.begin(), values.end(), magnitude) - values.begin());
+    if (above == 0) {
+        return sign;
+    }
+    const double below = values[above - 1];
+    const double next = above < values.size() ? values[above] : 2 * below - values[above - 2];
+    const double to_below = magnitude - below, to_next = next - magnitude;
+    const bool up = to_next < to_below || (to_next == to_below && above % 2 == 0);
+    return sign | static_cast<uint32_t>(up ? above : above - 1);
+}
+
 // Between any two neighbours: the middle goes to the even one, its neighbours to the nearer one.
 TEST(Convert, RoundingIsToNearestAndTiesGoToEven)
 {
     for (kolo_type type : kFormats) {
-        const std::vector<double> &values = Values(type);
+        const Format &format = FormatOf(type);
+        const std::vector<double> values = Values(format);
         std::vector<float> wide = {INFINITY, -INFINITY, NAN, -NAN, 3e38f, -3e38f, 1e-45f, -1e-45f};
         for (size_t code = 0; code < values.size(); code++) {
             const double next =
@@ -388,6 +420,9 @@ TEST(Convert, RoundingIsToNearestAndTiesGoToEven)
                 wide.push_back(x);
                 wide.push_back(-x);
             }
+        }
+        for (const float x : wide) {
+            ASSERT_EQ(Nearest(format, values, x), Encode(type, x)) << kolo_type_name(type) << x;
         }
         for (const kolo_kernels *kernels : Kernels()) {
             Bytes got(wide.size() * kBytes[type]);
