@@ -54,7 +54,8 @@ template <class T> void Put(uint8_t *at, T x)
 struct Format {
     int bits, mantissa, bias;
     bool infinity;
-    uint32_t after, nan; // what follows the largest number, infinity or NaN; the NaN that is written
+    uint32_t after,
+        nan; // what follows the largest number, infinity or NaN; the NaN that is written
 
     uint32_t Sign() const
     {
