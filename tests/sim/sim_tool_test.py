@@ -74,6 +74,16 @@ def test_machine():
                   "a wrong line of the machine file is named", done.stderr)
 
 
+def test_choice_for_many_hosts():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "machine")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("ranks_per_host 8\nnet_latency_us 2\nnet_gbs 12\nnet_message_us 0.3\n")
+        done = sim("allreduce", "-n", "1024", "-m", path, "-b", "64K", "-J", "-")
+    row = json.loads(done.stdout)["results"][0]
+    tap.check(row["time"] < 100, "the choice for 128 hosts knows that each has a NIC of its own", row)
+
+
 def test_trace_and_path():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "trace.json")
