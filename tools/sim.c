@@ -291,6 +291,7 @@ static void print_tables(const struct sim_options *o, const struct sim_sweep *sw
 {
     (void)printf("# kolo sim: %s, %d ranks, machine: %s\n", kolo_coll_title(sweep->coll),
                  sweep->nranks, sweep->machine);
+    sim_print_error(sweep->values, sweep->nranks, stdout);
     (void)printf("%s", sweep->skipped.chars != NULL ? sweep->skipped.chars : "");
     if (o->algo == NULL) {
         sim_print_table(sweep, NULL, stdout);
@@ -380,7 +381,7 @@ int kolo_tool_sim(int argc, char **argv)
                                                    .json = o.json};
         return sim_replay(&options);
     }
-    sweep.costs = &machine.costs;
+    sweep.values = &machine;
     sweep.nranks = (int)o.nranks;
     sweep.root = (int)o.root;
     sweep.machine = machine_name(&o);

@@ -24,8 +24,8 @@ struct sim_row { /* one size of one algorithm */
 struct sim_sweep {
     enum kolo_coll coll;
     int nranks, root;
-    const char *machine; /* file, or a description */
-    const struct kolo_costs *costs;
+    const char *machine;                   /* file, or a description */
+    const struct kolo_sim_machine *values; /* the machine's */
     struct sim_row *row;
     int nrows, cap;
     struct kolo_text skipped; /* a line for each algorithm that has no plan here */
@@ -40,6 +40,8 @@ KOLO_CHECK kolo_status sim_machine_open(const char *name, int per_host,
 KOLO_CHECK kolo_status sim_chooser_open(const struct kolo_sim_place *place, int **host,
                                         struct kolo_chooser **out);
 
+/* A line about the error of times that the machine predicts for `nranks` ranks. */
+void sim_print_error(const struct kolo_sim_machine *machine, int nranks, FILE *out);
 /* Fill in the columns from size and time. */
 void sim_row_rate(const struct sim_sweep *sweep, struct sim_row *row);
 /* The table of nccl-tests for the rows of one algorithm, or of all choices (algo NULL). */

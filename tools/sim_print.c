@@ -27,6 +27,20 @@ void sim_row_rate(const struct sim_sweep *sweep, struct sim_row *row)
 
 /* ---- the table ---- */
 
+void sim_print_error(const struct kolo_sim_machine *machine, int nranks, FILE *out)
+{
+    if (machine->error == 0) {
+        (void)fprintf(out, "# the error of this machine's times is not known\n");
+        return;
+    }
+    (void)fprintf(out, "# times measured on up to %d ranks were %.0f %% off on average",
+                  machine->error_ranks, machine->error);
+    if (machine->error_95 > 0) {
+        (void)fprintf(out, ", 95 of 100 at most %.0f %%", machine->error_95);
+    }
+    (void)fprintf(out, "%s\n", nranks > machine->error_ranks ? "; more ranks are a guess" : "");
+}
+
 static void print_number(FILE *out, double value, int width)
 {
     char text[32];
@@ -149,7 +163,8 @@ static void add_string(struct kolo_text *out, const char *text)
 
 void sim_add_json(const struct sim_sweep *sweep, struct kolo_text *out)
 {
-    const struct kolo_costs *c = sweep->costs;
+    const struct kolo_sim_machine *m = sweep->values;
+    const struct kolo_costs *c = &m->costs;
     kolo_text_add(out, "{\"collective\": \"%s\", \"ranks\": %d, \"root\": %d, \"machine\": ",
                   kolo_coll_name(sweep->coll), sweep->nranks, sweep->root);
     add_string(out, sweep->machine);
@@ -159,6 +174,10 @@ void sim_add_json(const struct sim_sweep *sweep, struct kolo_text *out)
                   "\"net_gbs\": %.4g}",
                   c->cores, c->latency_us, c->step_us, 1e-3 / c->copy_us_per_byte,
                   1e-3 / c->reduce_us_per_byte, c->net.latency_us, 1e-3 / c->net.copy_us_per_byte);
+    if (m->error > 0) {
+        kolo_text_add(out, ", \"error\": {\"mean\": %g, \"of_95_in_100\": %g, \"ranks\": %d}",
+                      m->error, m->error_95, m->error_ranks);
+    }
     kolo_text_add(out, ", \"results\": [");
     for (int i = 0; i < sweep->nrows; i++) {
         const struct sim_row *row = &sweep->row[i];

@@ -333,8 +333,13 @@ static void print_notes(const struct replay *r)
 static void print_results(const struct replay *r)
 {
     const struct replay_totals t = totals_of(r);
+    int most = 0;
+    for (int i = 0; i < r->nrows; i++) {
+        most = r->row[i].nranks > most ? r->row[i].nranks : most;
+    }
     (void)printf("# kolo sim --replay: %d calls of %d records, machine: %s\n", r->ncalls,
                  r->records.nrecords, r->options->machine_name);
+    sim_print_error(r->options->machine, most, stdout);
     print_notes(r);
     (void)printf("#%15s %12s %6s %7s %13s %13s  %s\n", "collective", "bytes", "ranks", "calls",
                  "recorded(us)", "predicted(us)", "algorithm");

@@ -106,14 +106,14 @@ static bool need_message(struct kolo_sim *s, struct kolo_sim_lane *l, uint32_t t
     const int partner = kolo_sim_partner(s, l->rank, ref->peer);
     const int rank = kolo_sim_stand_in(s, partner);
     const int32_t request = s->set.source[s->set.member[l->rank].source + ref->what];
+    const uint64_t bytes = kolo_sim_taken_bytes(s, p, ref->what, tile);
     const double before_us = l->ready_us;
     if (!need(s, l, rank, kolo_sim_sent_fact(s, rank, tile, (uint32_t)request),
-              kolo_sim_wire_latency(s, partner, l->rank))) {
+              kolo_sim_wire_latency(s, partner, l->rank, bytes))) {
         return false;
     }
     if (l->ready_us > before_us) {
-        l->wire_us =
-            kolo_sim_wire_alone(s, partner, l->rank, kolo_sim_taken_bytes(s, p, ref->what, tile));
+        l->wire_us = kolo_sim_wire_alone(s, partner, l->rank, bytes);
     }
     return true;
 }

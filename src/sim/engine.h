@@ -66,8 +66,7 @@ struct kolo_sim {
     const struct kolo_costs *costs; /* those of the model: copies may take longer on shared cores */
     struct kolo_sim_place place;
     struct kolo_sim_set set;
-    int n; /* ranks that are simulated */
-    bool folded;
+    int n;     /* ranks that are simulated; they stand for all */
     int lanes; /* of a rank, at most */
     uint32_t tiles;
     double now_us;
@@ -130,7 +129,7 @@ static inline int kolo_sim_partner(const struct kolo_sim *s, int rank, int peer)
 }
 static inline int kolo_sim_stand_in(const struct kolo_sim *s, int partner)
 {
-    return s->folded ? partner % s->place.per_host : partner;
+    return partner % s->n;
 }
 
 /* Run all lanes to their ends. Errors: INVALID (all wait for ever), SYSTEM. */
@@ -146,9 +145,9 @@ void kolo_sim_wire_leave(struct kolo_sim *s, const struct kolo_sim_event *event)
 void kolo_sim_wire_end(struct kolo_sim *s, const struct kolo_sim_event *event);
 /* Find the rates of flows before time goes on. */
 void kolo_sim_wire_settle(struct kolo_sim *s);
-/* From the last byte out to the last byte in; and from the first byte out to the last byte out, if
+/* From the last byte out to the last byte in, of a message of `bytes`; and from the first byte out to the last byte out, if
  * no other message uses the links. */
-double kolo_sim_wire_latency(const struct kolo_sim *s, int from, int to);
+double kolo_sim_wire_latency(const struct kolo_sim *s, int from, int to, uint64_t bytes);
 double kolo_sim_wire_alone(const struct kolo_sim *s, int from, int to, uint64_t bytes);
 
 #endif

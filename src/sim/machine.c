@@ -20,7 +20,8 @@ static const double STEP_US = 0.05;
 /* Also fitted. It holds what a benchmark adds to a lone call. */
 static const double CALL_US = 0.2;
 
-enum value_kind { TEXT, WHOLE, REAL, GBS }; /* GBS: 1e9 bytes a second, kept as us a byte */
+/* GBS: 1e9 bytes a second, kept as us a byte */
+enum value_kind { TEXT, WHOLE, BYTES, REAL, GBS };
 
 #define AT(member) offsetof(struct kolo_sim_machine, member)
 
@@ -37,12 +38,18 @@ static const struct name {
     {"net_message_us", AT(net_message_us), REAL, "processor time of a message, at either end"},
     {"net_copy_gbs", AT(net_copy_us_per_byte), GBS, "speed of a core that copies a message"},
     {"net_gap_us", AT(net_gap_us), REAL, "least time between two messages of a NIC"},
+    {"net_ramp_us", AT(net_ramp_us), REAL, "more latency of a message of net_ramp_bytes or more"},
+    {"net_ramp_bytes", AT(net_ramp_bytes), BYTES, "a shorter one has its part of net_ramp_us"},
     {"hosts_per_switch", AT(hosts_per_switch), WHOLE, "hosts of a leaf switch"},
     {"uplink_gbs", AT(uplink_us_per_byte), GBS, "a leaf's uplinks together, each way"},
     {"switch_latency_us", AT(switch_latency_us), REAL, "more latency between two leaves"},
+    {"tile_bytes", AT(tile_bytes), BYTES, "most bytes of a tile; calls go in tiles (1M)"},
     {"noise", AT(noise), REAL, "standard deviation of the logarithm of processor times"},
     {"slow_rank", AT(slow_rank), WHOLE, "a rank that computes more slowly"},
     {"slow_factor", AT(slow_factor), REAL, "by this factor"},
+    {"error", AT(error), REAL, "percent, how far measured times were from predicted ones"},
+    {"error_95", AT(error_95), REAL, "percent, what 95 of 100 of them did not exceed"},
+    {"error_ranks", AT(error_ranks), WHOLE, "most ranks of these measurements"},
 };
 
 void kolo_sim_machine_init(struct kolo_sim_machine *out)
@@ -91,6 +98,12 @@ static bool take_value(const struct name *name, const char *value, struct kolo_s
         const bool ok = kolo_parse_int(value, 0, 1 << 24, &whole);
         const int number = (int)whole;
         memcpy(at, &number, sizeof number);
+        return ok;
+    }
+    if (name->kind == BYTES) {
+        size_t bytes = 0;
+        const bool ok = kolo_parse_bytes(value, &bytes);
+        memcpy(at, &bytes, sizeof bytes);
         return ok;
     }
     double real = strtod(value, &end);

@@ -28,12 +28,17 @@ struct kolo_sim_machine {
     double net_message_us;       /* processor time of a message, at either end */
     double net_copy_us_per_byte; /* processor time of a message's bytes, at either end */
     double net_gap_us;           /* from the start of one message of a NIC to the next, at least */
+    double net_ramp_us;          /* more latency of a message of net_ramp_bytes or more; */
+    size_t net_ramp_bytes;       /* of a shorter one its part of that */
     int hosts_per_switch;        /* 0: one switch */
     double uplink_us_per_byte;   /* 1 / bandwidth of a leaf's uplinks together, each way */
     double switch_latency_us;    /* more latency between two leaves */
     double noise;                /* standard deviation of log(processor time); 0: none */
     int slow_rank;               /* -1: none */
     double slow_factor;          /* its processor times are longer by this factor */
+    size_t tile_bytes;           /* most bytes of a tile of a call; 0: kolo's */
+    double error, error_95;      /* of predicted times, held out, in percent; 0: not known */
+    int error_ranks;             /* most ranks of the measurements that gave the errors */
     char topo[256];              /* hwloc XML file of a host; "": places unknown */
 };
 
@@ -69,6 +74,11 @@ KOLO_CHECK kolo_status kolo_sim_place_open(const struct kolo_sim_machine *machin
                                            struct kolo_sim_place *out);
 void kolo_sim_place_close(struct kolo_sim_place *place);
 
+static inline int kolo_sim_leaf_of(const struct kolo_sim_place *p, int rank)
+{
+    const int hosts = p->machine->hosts_per_switch;
+    return hosts > 0 ? rank / p->per_host / hosts : 0;
+}
 static inline int kolo_sim_host_of(const struct kolo_sim_place *p, int rank)
 {
     return rank / p->per_host;

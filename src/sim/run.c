@@ -126,7 +126,7 @@ static void find_total(const struct kolo_sim *s, struct kolo_sim_result *out)
 
 static void find_busiest(const struct kolo_sim *s, struct kolo_sim_result *out)
 {
-    const int hosts = s->folded ? 1 : s->place.nhosts;
+    const int hosts = kolo_sim_host_of(&s->place, s->n - 1) + 1;
     for (int r = 0; r < s->n; r++) {
         const int cores = s->place.cores, per = s->place.per_host;
         const int core = cores > 0 ? r / per * cores + r % per % cores : r;
@@ -179,8 +179,7 @@ kolo_status kolo_sim_run(const struct kolo_sim_options *options, struct kolo_sim
     kolo_status st =
         kolo_sim_set_make(options->algo, &s.place, options->root, options->bytes, &s.set);
     if (st == KOLO_OK) {
-        s.folded = options->fold && kolo_sim_folds(&s.set, &s.place);
-        s.n = s.folded ? s.place.per_host : options->nranks;
+        s.n = options->fold ? kolo_sim_fold(&s.set, &s.place) : options->nranks;
         st = open_memory(&s);
     }
     st = st == KOLO_OK ? kolo_sim_engine(&s) : st;

@@ -47,7 +47,7 @@ struct kolo_sim_result {
     double total_us;
     double tile_us;         /* of one more tile in the steady state; 0: all tiles were simulated */
     uint32_t tiles, walked; /* of the call; simulated */
-    int simulated;          /* ranks; fewer than nranks if hosts were folded */
+    int simulated;          /* ranks; fewer than nranks if they stand for all */
     int programs;           /* different ones */
     size_t steps, events;
     double busiest_us;              /* of the core that computes longest; of the tiles walked */

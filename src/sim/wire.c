@@ -10,25 +10,22 @@ enum { NEW, HAS_TURN }; /* a message that leaves: its rank, or the NIC's queue *
 /* Links: out and in of each host's NIC, then up and down of each leaf switch. */
 static int host_of(const struct kolo_sim *s, int rank)
 {
-    return s->folded ? 0 : kolo_sim_host_of(&s->place, rank);
+    return kolo_sim_host_of(&s->place, kolo_sim_stand_in(s, rank));
 }
 
 static int leaf_of(const struct kolo_sim *s, int rank)
 {
-    const int hosts = s->machine->hosts_per_switch;
-    return hosts > 0 ? kolo_sim_host_of(&s->place, rank) / hosts : 0;
+    return kolo_sim_leaf_of(&s->place, kolo_sim_stand_in(s, rank));
 }
 
-static int count_hosts(const struct kolo_sim *s)
+static bool is_across(const struct kolo_sim *s, int from, int to)
 {
-    return s->folded ? 1 : s->place.nhosts;
+    return kolo_sim_leaf_of(&s->place, from) != kolo_sim_leaf_of(&s->place, to);
 }
 
 bool kolo_sim_wire_open(struct kolo_sim *s)
 {
-    const int hosts = count_hosts(s);
-    const int per_leaf = s->machine->hosts_per_switch;
-    const int leaves = per_leaf > 0 ? (hosts + per_leaf - 1) / per_leaf : 0;
+    const int hosts = host_of(s, s->n - 1) + 1, leaves = leaf_of(s, s->n - 1) + 1;
     const double nic = s->costs->net.copy_us_per_byte, up = s->machine->uplink_us_per_byte;
     if (!kolo_sim_flows_open(&s->flows, 2 * (hosts + leaves))) {
         return false;
@@ -45,15 +42,17 @@ bool kolo_sim_wire_open(struct kolo_sim *s)
     return s->nic != NULL;
 }
 
-double kolo_sim_wire_latency(const struct kolo_sim *s, int from, int to)
+double kolo_sim_wire_latency(const struct kolo_sim *s, int from, int to, uint64_t bytes)
 {
-    const bool across = leaf_of(s, from) != leaf_of(s, to);
-    return s->costs->net.latency_us + (across ? s->machine->switch_latency_us : 0);
+    const struct kolo_sim_machine *m = s->machine;
+    const double part = bytes < m->net_ramp_bytes ? (double)bytes / (double)m->net_ramp_bytes : 1;
+    return s->costs->net.latency_us + part * m->net_ramp_us +
+           (is_across(s, from, to) ? m->switch_latency_us : 0);
 }
 
 double kolo_sim_wire_alone(const struct kolo_sim *s, int from, int to, uint64_t bytes)
 {
-    const bool across = leaf_of(s, from) != leaf_of(s, to);
+    const bool across = is_across(s, from, to);
     const double nic = s->costs->net.copy_us_per_byte, up = s->machine->uplink_us_per_byte;
     return (double)bytes * (across && up > nic ? up : nic);
 }
@@ -100,10 +99,10 @@ void kolo_sim_wire_send(struct kolo_sim *s, int rank, const struct kolo_sim_op *
 static void begin_flow(struct kolo_sim *s, int number)
 {
     struct kolo_sim_message *m = &s->message[number];
-    const int out = host_of(s, m->from), in = host_of(s, kolo_sim_stand_in(s, m->to));
+    const int out = host_of(s, m->from), in = host_of(s, m->to);
     const int up = leaf_of(s, m->from), down = leaf_of(s, m->to);
-    const int leaves = 2 * count_hosts(s);
-    const bool across = up != down;
+    const int leaves = 2 * (host_of(s, s->n - 1) + 1);
+    const bool across = is_across(s, m->from, m->to);
     const int link[KOLO_SIM_FLOW_LINKS] = {2 * out, 2 * in + 1, across ? leaves + 2 * up : -1,
                                            across ? leaves + 2 * down + 1 : -1};
     s->nic[out].out_bytes += m->bytes;

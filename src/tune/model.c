@@ -115,7 +115,18 @@ static int host_of(const struct kolo_model_machine *m, int rank)
 static int port_of(const void *ctx, int rank)
 {
     const struct kolo_model_machine *m = ctx;
-    return host_of(m, rank) % m->nranks;
+    return m->rank != NULL ? m->port[rank] : host_of(m, rank) % m->nranks;
+}
+
+/* The ranks of a stand-in may lie on any hosts of many, so hosts' numbers are no ports. */
+static void find_ports(struct kolo_model_machine *m)
+{
+    for (int r = 0; m->rank != NULL && r < m->nranks; r++) {
+        m->port[r] = 0;
+        while (host_of(m, m->port[r]) != host_of(m, r)) {
+            m->port[r]++;
+        }
+    }
 }
 
 static void link_between(const void *ctx, int from, int to, struct kolo_link_price *out)
@@ -185,6 +196,7 @@ void kolo_model_machine(const struct kolo_model *model, int nranks, const int *r
     const struct kolo_costs *costs = &model->costs;
     *out = (struct kolo_model_machine){.model = model, .nranks = nranks, .rank = rank};
     find_packages(out);
+    find_ports(out);
     const bool alike =
         model->nhosts == 1 && model->place == NULL && costs->unbound == 0 && !model->by_messages;
     const bool cross = model->nhosts == 1 && out->npackages > 1;
@@ -391,6 +403,7 @@ static kolo_status forecast_whole(const struct kolo_model *model, const struct k
     KOLO_TRY(kolo_plan_build(algo, shape, -1, &plan));
     const kolo_status st = price_whole(model, plan, rank, about, &out->us);
     out->phases = phases_of(plan);
+    out->chunks = plan->chunks;
     kolo_plan_destroy(plan);
     return st;
 }
@@ -431,6 +444,10 @@ kolo_status kolo_model_price(const struct kolo_model *model, const struct kolo_a
     KOLO_TRY(forecast_whole(model, algo, &by.shape, by.rank, about, &large));
     out->us = extrapolate(n1, small.us, n2, large.us, n);
     out->phases = (int)ceil(extrapolate(n1, small.phases, n2, large.phases, n));
+    if (extrapolate(n1, small.chunks, n2, large.chunks, n) > UINT16_MAX) {
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "%s: too many chunks for %d ranks", algo->base.name,
+                         n);
+    }
     const int slack = large.phases + 2;
     if (out->phases + slack > about->max_phases && out->phases - slack <= about->max_phases) {
         KOLO_TRY(count_phases(algo, shape, &out->phases));

@@ -24,6 +24,7 @@ struct kolo_asking {
 struct kolo_forecast {
     double us;
     int phases; /* the most signals of a rank */
+    int chunks;
 };
 
 void kolo_model_init(struct kolo_model *model, const struct kolo_costs *costs, int nranks,
@@ -31,7 +32,7 @@ void kolo_model_init(struct kolo_model *model, const struct kolo_costs *costs, i
 
 /* The machine that prices plans of `nranks` ranks. Rank i of the machine is rank[i] of the model
  * (NULL: rank i itself; borrowed). The struct points into itself: do not move it. */
-enum { KOLO_MODEL_PACKAGES = 8 };
+enum { KOLO_MODEL_PACKAGES = 8, KOLO_MODEL_RANKS = 64 };
 struct kolo_model_machine {
     struct kolo_machine machine;
     const struct kolo_model *model;
@@ -39,6 +40,7 @@ struct kolo_model_machine {
     const int *rank;
     int npackages;
     int package[KOLO_MODEL_PACKAGES]; /* the packages of the ranks' places, each once */
+    int port[KOLO_MODEL_RANKS];       /* with `rank`: the first rank of the same host */
 };
 void kolo_model_machine(const struct kolo_model *model, int nranks, const int *rank,
                         struct kolo_model_machine *out);
@@ -47,11 +49,10 @@ void kolo_model_machine(const struct kolo_model *model, int nranks, const int *r
  *
  * Up to KOLO_MODEL_RANKS ranks, the model prices the plan of `shape` itself. With more ranks it
  * prices the plans of two smaller communicators and extrapolates the growth. The smaller ones are
- * powers of two, even or odd like the large one. The model builds the whole plan only to count its
+ * powers of two, even or odd like the large one. A plan whose chunks would be too many is refused. The model builds the whole plan only to count its
  * signals, if the prediction comes near max_phases.
  *
  * Errors: UNSUPPORTED, INVALID (no such plan), SYSTEM. */
-enum { KOLO_MODEL_RANKS = 64 };
 KOLO_CHECK kolo_status kolo_model_price(const struct kolo_model *model,
                                         const struct kolo_algo *algo,
                                         const struct kolo_shape *shape,

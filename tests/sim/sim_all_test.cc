@@ -120,11 +120,25 @@ TEST(Fold, NothingFoldsOnAMachineThatIsNotEven)
     m.slow_rank = 5;
     EXPECT_EQ(64, Sim("allreduce_ring", 64, 4096, m, true).simulated);
     m = Hosts(1);
-    m.hosts_per_switch = 4;
+    m.hosts_per_switch = 5;
     EXPECT_EQ(64, Sim("allreduce_ring", 64, 4096, m, true).simulated);
     m = Hosts(1);
     m.noise = 0.1;
     EXPECT_EQ(64, Sim("allreduce_ring", 64, 4096, m, true).simulated);
+}
+
+TEST(Fold, OneLeafStandsForAllLeaves)
+{
+    kolo_sim_machine m = Hosts(1);
+    m.hosts_per_switch = 4;
+    m.switch_latency_us = 3;
+    m.uplink_us_per_byte = kBeta;
+    for (const char *name : {"allreduce_ring", "allreduce_doubling", "alltoall_direct"}) {
+        const kolo_sim_result one = Sim(name, 64, 64 * 64, m, true);
+        const kolo_sim_result all = Sim(name, 64, 64 * 64, m, false);
+        EXPECT_EQ(4, one.simulated) << name;
+        EXPECT_NEAR(all.total_us, one.total_us, Near(all.total_us)) << name;
+    }
 }
 
 // Before anything is built: a plan of so many ranks would take hours.

@@ -84,11 +84,14 @@ TEST(SimParts, AMachineFileHasTheNamesOfCostsAndItsOwn)
 {
     kolo_sim_machine m;
     ASSERT_EQ(KOLO_OK, Parse("# a cluster\nranks_per_host 8\nnet_gbs 12.5 # a NIC\n"
-                             "latency_us 0.3\n\nhosts_per_switch 16\n",
+                             "latency_us 0.3\n\nhosts_per_switch 16\n"
+                             "tile_bytes 2M\nerror 12.5\n",
                              &m))
         << kolo_error_text();
     EXPECT_EQ(8, m.ranks_per_host);
     EXPECT_EQ(16, m.hosts_per_switch);
+    EXPECT_EQ(2u << 20, m.tile_bytes);
+    EXPECT_DOUBLE_EQ(12.5, m.error);
     EXPECT_DOUBLE_EQ(8e-5, m.costs.net.copy_us_per_byte);
     EXPECT_DOUBLE_EQ(0.3, m.costs.latency_us);
 }
@@ -97,7 +100,7 @@ TEST(SimParts, AWrongLineOfAMachineFileIsNamed)
 {
     kolo_sim_machine m;
     for (const char *line : {"net_gbs", "net_gbs x", "no_such_name 3", "ranks_per_host -1",
-                             "ranks_per_host 8 9", "net_message_us -1"}) {
+                             "ranks_per_host 8 9", "net_message_us -1", "tile_bytes -1"}) {
         EXPECT_EQ(KOLO_ERR_INVALID, Parse((std::string("noise 0\n") + line).c_str(), &m)) << line;
         EXPECT_NE(nullptr, strstr(kolo_error_text(), "m.txt, line 2")) << kolo_error_text();
     }

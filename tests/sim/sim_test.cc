@@ -133,6 +133,27 @@ TEST(Sim, ANicKeepsItsGapBetweenMessages)
     Expect(6 * 5 + kAlphaUs + 64 * kBeta, "scatter_direct", 8, 64, m);
 }
 
+TEST(Sim, ALongMessageHasItsRampAndAShorterOneItsPart)
+{
+    kolo_sim_machine m = Flat(0);
+    m.net_ramp_us = 4;
+    m.net_ramp_bytes = 4 * kChunk;
+    for (size_t bytes : {kChunk, 4 * kChunk, 8 * kChunk}) {
+        const double part = bytes < 4 * kChunk ? 0.25 : 1;
+        Expect(3 * (kAlphaUs + part * 4 + bytes * kBeta), "allreduce_doubling", 8, bytes, m);
+    }
+}
+
+TEST(Sim, ACallGoesInTilesOfTheMachinesSize)
+{
+    kolo_sim_machine m = Flat(0);
+    m.tile_bytes = 1 << 20;
+    const double step = (1 << 20) * kBeta, pipeline = 2 * (kAlphaUs + step) + 63 * step;
+    EXPECT_NEAR(pipeline, Sim("broadcast_chain", 3, 64 << 20, m).total_us, Near(pipeline));
+    m.tile_bytes = 64 << 20;
+    Expect(2 * (kAlphaUs + 64 * step), "broadcast_chain", 3, 64 << 20, m);
+}
+
 // Eight hosts on two leaves: half of each all-to-all block crosses the uplinks.
 TEST(Sim, FlowsShareAnUplink)
 {

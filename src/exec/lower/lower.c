@@ -134,6 +134,20 @@ static void lower_all(struct kolo_lowering *l, struct kolo_run *run)
     p->entries = list_of(l, l->entry, &p->nentries);
 }
 
+/* Chunks of each buffer, as far as the steps name them: a plan of some ranks may have more. */
+static void count_chunks(struct kolo_lowering *l)
+{
+    for (int i = 0; i < l->mine->count; i++) {
+        const struct kolo_step *s = &l->mine->step[i];
+        const struct kolo_slice both[] = {s->src, s->dst};
+        for (size_t k = 0; k < KOLO_LENGTH(both); k++) {
+            const int end = (int)(both[k].first + both[k].count);
+            int *chunks = &l->chunks[both[k].buf];
+            *chunks = end > *chunks ? end : *chunks;
+        }
+    }
+}
+
 kolo_status kolo_lower(const struct kolo_plan *plan, int me, const uint8_t *link,
                        struct kolo_prog **out)
 {
@@ -144,14 +158,18 @@ kolo_status kolo_lower(const struct kolo_plan *plan, int me, const uint8_t *link
     l.prog = calloc(1, sizeof *l.prog);
     l.count = calloc(n, sizeof *l.count);
     l.step_op = calloc((size_t)l.mine->count + 1, sizeof *l.step_op);
+    count_chunks(&l);
+    bool *used = calloc((size_t)l.chunks[KOLO_OUT] + (size_t)l.chunks[KOLO_SCRATCH] + 1, 1);
     l.match = plan->only < 0 && plan->lanes == 1 ? kolo_match_make(plan) : NULL;
-    l.failed = run == NULL || sets == NULL || l.count == NULL || l.prog == NULL ||
+    l.failed = run == NULL || sets == NULL || used == NULL || l.count == NULL || l.prog == NULL ||
                l.step_op == NULL || (l.match == NULL && plan->only < 0 && plan->lanes == 1);
     if (!l.failed) {
         l.reader = sets;
         l.source = sets + n;
         l.entry = sets + 2 * n;
         l.pulled_by = sets + 3 * n;
+        l.used[KOLO_OUT] = used;
+        l.used[KOLO_SCRATCH] = used + l.chunks[KOLO_OUT];
         *l.prog = (struct kolo_prog){.plan = plan,
                                      .me = me,
                                      .nlanes = plan->lanes,
@@ -166,6 +184,7 @@ kolo_status kolo_lower(const struct kolo_plan *plan, int me, const uint8_t *link
     kolo_match_free(l.match, plan->shape.nranks);
     free(run);
     free(sets);
+    free(used);
     free(l.step_op);
     free(l.count);
     if (l.failed) {

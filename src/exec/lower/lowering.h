@@ -19,6 +19,11 @@ struct kolo_lowering {
     bool *reader, *source, *entry, *pulled_by;
     int top_level;
     int *count; /* [nranks], for counting */
+    /* Which chunks of OUT and SCRATCH the first `marked` steps use; those of IN that may be the
+     * same memory as OUT count as such. */
+    bool *used[KOLO_BUFS];
+    int chunks[KOLO_BUFS];
+    int marked;
     bool failed;
 };
 

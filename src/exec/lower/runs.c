@@ -8,29 +8,36 @@
 #include <assert.h>
 #include <string.h>
 
-/* Whether slice `s` may share memory with slice `out` of OUT, in place or not. */
-static bool may_be_in(const struct kolo_lowering *l, struct kolo_slice s, struct kolo_slice out)
+static void mark_slice(struct kolo_lowering *l, struct kolo_slice s)
 {
-    for (unsigned c = 0; s.buf == KOLO_IN && c < s.count; c++) {
-        const int alias = kolo_alias_out_chunk(l->plan, l->prog->me, (int)(s.first + c));
-        if (alias >= 0 && (uint32_t)alias - out.first < out.count) {
-            return true;
+    for (uint32_t c = s.first; c < s.first + s.count; c++) {
+        const int alias =
+            s.buf == KOLO_IN ? kolo_alias_out_chunk(l->plan, l->prog->me, (int)c) : (int)c;
+        const enum kolo_buf buf = s.buf == KOLO_IN ? KOLO_OUT : (enum kolo_buf)s.buf;
+        if (alias >= 0 && alias < l->chunks[buf]) {
+            l->used[buf][alias] = true;
         }
     }
-    return kolo_slice_overlap(s, out);
 }
 
 /* Whether no earlier step of this tile uses the destination of receive `i`. If so, a transport may
- * store there before the message comes. */
-static bool is_first_use(const struct kolo_lowering *l, int i)
+ * store there before the message comes. The answers for all receives of a lane take one pass over
+ * its steps: rings of n ranks have n of them. */
+static bool is_first_use(struct kolo_lowering *l, int i)
 {
     const struct kolo_slice out = l->mine->step[i].dst;
     bool first = l->plan->lanes == 1; /* with more, steps of other lanes may run earlier, too */
-    for (int k = 0; k < i && first; k++) {
-        const struct kolo_step *s = &l->mine->step[k];
-        const bool receives = s->op == KOLO_RECV || s->op == KOLO_RECV_REDUCE;
-        first = (receives || !may_be_in(l, s->src, out)) &&
-                (s->op == KOLO_SEND || !kolo_slice_overlap(s->dst, out));
+    for (; l->marked < i && first; l->marked++) {
+        const struct kolo_step *s = &l->mine->step[l->marked];
+        if (s->op != KOLO_RECV && s->op != KOLO_RECV_REDUCE) {
+            mark_slice(l, s->src);
+        }
+        if (s->op != KOLO_SEND) {
+            mark_slice(l, s->dst);
+        }
+    }
+    for (uint32_t c = out.first; c < out.first + out.count && first; c++) {
+        first = !l->used[out.buf][c];
     }
     return first;
 }

@@ -2,17 +2,28 @@
 /* The check that all hosts are alike. */
 #include "sim/program/fold.h"
 
-static bool machine_is_even(const struct kolo_sim_place *place)
+/* Ranks of a host; of a leaf if there are several. */
+static int ranks_of_part(const struct kolo_sim_place *place)
 {
-    const struct kolo_sim_machine *m = place->machine;
-    return place->nranks % place->per_host == 0 && place->nhosts > 1 && m->noise == 0 &&
-           m->slow_rank < 0 && m->hosts_per_switch == 0;
+    const int hosts = place->machine->hosts_per_switch;
+    return hosts > 0 && hosts < place->nhosts ? hosts * place->per_host : place->per_host;
 }
 
-/* Whether `rank` does as `like`, at the same place of the first host. Equal programs tell lines from
+static bool machine_is_even(const struct kolo_sim_place *place, int part)
+{
+    const struct kolo_sim_machine *m = place->machine;
+    return place->nranks % part == 0 && place->nhosts > 1 && m->noise == 0 && m->slow_rank < 0;
+}
+
+static bool is_across(const struct kolo_sim_place *place, int a, int b)
+{
+    return kolo_sim_leaf_of(place, a) != kolo_sim_leaf_of(place, b);
+}
+
+/* Whether `rank` does as `like`, at the same place of the first part. Equal programs tell lines from
  * messages, so their partners are alike on the own host or on others. */
-static bool is_alike(const struct kolo_sim_set *set, const struct kolo_sim_place *place, int rank,
-                     int like)
+static bool is_alike(const struct kolo_sim_set *set, const struct kolo_sim_place *place, int part,
+                     int rank, int like)
 {
     const struct kolo_sim_member *a = &set->member[rank], *b = &set->member[like];
     const struct kolo_sim_prog *p = set->prog[a->prog];
@@ -22,7 +33,8 @@ static bool is_alike(const struct kolo_sim_set *set, const struct kolo_sim_place
     for (int i = 0; i < p->npeers; i++) {
         const int mine = set->peer[a->peer + (uint32_t)i];
         const int its = set->peer[b->peer + (uint32_t)i];
-        if (mine % place->per_host != its % place->per_host) {
+        if (mine % part != its % part ||
+            is_across(place, rank, mine) != is_across(place, like, its)) {
             return false;
         }
     }
@@ -34,11 +46,12 @@ static bool is_alike(const struct kolo_sim_set *set, const struct kolo_sim_place
     return true;
 }
 
-bool kolo_sim_folds(const struct kolo_sim_set *set, const struct kolo_sim_place *place)
+int kolo_sim_fold(const struct kolo_sim_set *set, const struct kolo_sim_place *place)
 {
-    bool folds = machine_is_even(place);
-    for (int r = place->per_host; r < set->nranks && folds; r++) {
-        folds = is_alike(set, place, r, r % place->per_host);
+    const int part = ranks_of_part(place);
+    bool folds = machine_is_even(place, part);
+    for (int r = part; r < set->nranks && folds; r++) {
+        folds = is_alike(set, place, part, r, r % part);
     }
-    return folds;
+    return folds ? part : set->nranks;
 }

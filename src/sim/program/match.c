@@ -9,6 +9,7 @@ struct send {
     int from;
     uint32_t channel;
     int32_t request; /* -1: matched */
+    uint32_t done;   /* in a sender's first: so many of its sends are matched, from this one on */
 };
 
 static int partner(const struct kolo_sim_set *set, int rank, int peer)
@@ -40,7 +41,7 @@ static void collect_sends(const struct kolo_sim_set *set, size_t *next, struct s
             const struct kolo_sim_op *op = &p->op[i];
             if (op->code == KOLO_DO_SEND) {
                 send[next[partner(set, r, op->peer)]++] =
-                    (struct send){r, op->ref, (int32_t)op->index};
+                    (struct send){r, op->ref, (int32_t)op->index, 0};
             }
         }
     }
@@ -58,10 +59,13 @@ static int32_t take_send(struct send *send, size_t count, int from, uint32_t cha
             high = middle;
         }
     }
-    for (; low < count && send[low].from == from; low++) {
-        if (send[low].channel == channel && send[low].request >= 0) {
-            const int32_t request = send[low].request;
-            send[low].request = -1;
+    struct send *first = &send[low];
+    for (size_t i = low < count ? low + first->done : count; i < count && send[i].from == from;
+         i++) {
+        if (send[i].channel == channel && send[i].request >= 0) {
+            const int32_t request = send[i].request;
+            send[i].request = -1;
+            first->done += i == low + first->done;
             return request;
         }
     }

@@ -332,8 +332,11 @@ static kolo_status open_maker(struct maker *m, size_t bytes, size_t **arrays)
                                         .count = bytes / elem,
                                         .root = m->plan->shape.root};
     bool inlined = false;
+    const size_t tile = m->place->machine->tile_bytes;
     KOLO_TRY(kolo_extents_make(m->plan, 0, &args, elem, &m->extents, arrays));
-    kolo_tile(m->plan, &m->extents, KOLO_SIM_SLOT_BYTES, &m->piece, &m->tiles, &inlined);
+    m->extents.tile_bytes = tile;
+    kolo_tile(m->plan, &m->extents, kolo_max(tile, KOLO_SIM_SLOT_BYTES), &m->piece, &m->tiles,
+              &inlined);
     m->slots = (int)(2 * n + 1);
     m->local = malloc(2 * n * sizeof *m->local);
     m->link = calloc(n + 1, 1);
