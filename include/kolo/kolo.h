@@ -487,5 +487,6 @@ void kolo_op_destroy(kolo_op op, struct kolo_comm *comm);
 }
 #endif
 
+#include "codec.h"
 #include "members.h"
 #endif
