@@ -50,6 +50,33 @@ struct kolo_codec_bound {
 /* The name of a codec: "int8" and so on; "none", or "unknown" for an unknown codec. */
 KOLO_EXPORT
 const char *kolo_codec_name(enum kolo_codec codec);
+/* Tell the bound of calls on `comm` before they are made: of the reductions if `reduces` is not 0,
+ * else of the all-gather. The caller sets out->size. For CODEC_NONE it is that of float32 sums.
+ * Errors: INVALID. */
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_comm_codec_bound(const struct kolo_comm *comm, enum kolo_codec codec,
+                                             int reduces, struct kolo_codec_bound *out);
+
+/* kolo_all_reduce() with a codec. send[count], recv[count]; `type` is FLOAT32, `op` SUM or AVG;
+ * any type and operation if `codec` is NONE. Errors: INVALID; UNSUPPORTED (a communicator of a CUDA
+ * device). */
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_all_reduce_codec(const void *send, void *recv, size_t count,
+                                             enum kolo_type type, kolo_op op, enum kolo_codec codec,
+                                             struct kolo_comm *comm, kolo_stream stream);
+/* kolo_all_gather() with a codec. recv[nranks*count]; every block of recv is decoded, this rank's
+ * own too, so that all ranks get the same bits. Else as kolo_all_reduce_codec(). */
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_all_gather_codec(const void *send, void *recv, size_t count,
+                                             enum kolo_type type, enum kolo_codec codec,
+                                             struct kolo_comm *comm, kolo_stream stream);
+/* kolo_reduce_scatter() with a codec. send[nranks*count], recv[count]. Else as
+ * kolo_all_reduce_codec(). */
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_reduce_scatter_codec(const void *send, void *recv, size_t count,
+                                                 enum kolo_type type, kolo_op op,
+                                                 enum kolo_codec codec, struct kolo_comm *comm,
+                                                 kolo_stream stream);
 
 #ifdef __cplusplus
 }
