@@ -188,21 +188,25 @@ uint64_t kolo_call_signature(const struct kolo_call *call)
 
 /* ---- states ---- */
 
+/* The input as the program takes it. */
+static kolo_status prepare_input(struct kolo_call *call)
+{
+    if (call->extent.reduces && call->args.op >= KOLO_OPS) {
+        KOLO_TRY(scale_input(call));
+    }
+    if (call->codec != KOLO_CODEC_NONE) {
+        return kolo_call_encode(call);
+    }
+    return call->wide ? widen_input(call) : KOLO_OK;
+}
+
 static kolo_status do_choose(struct kolo_call *call)
 {
     if (!call->started) {
         call->run_elem =
             call->args.coll == KOLO_COLL_BARRIER ? 1 : kolo_type_bytes(call->args.type);
         KOLO_TRY(choose(call));
-        if (call->extent.reduces && call->args.op >= KOLO_OPS) {
-            KOLO_TRY(scale_input(call));
-        }
-        if (call->wide) {
-            KOLO_TRY(widen_input(call));
-        }
-        if (call->codec != KOLO_CODEC_NONE) {
-            KOLO_TRY(kolo_call_encode(call));
-        }
+        KOLO_TRY(prepare_input(call));
         call->signature = kolo_call_signature(call);
         KOLO_TRY(kolo_call_decide_entries(call));
         call->started = true;
