@@ -17,8 +17,8 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../include"))
 import declared  # noqa: E402
 
-HEADERS = ("kolo/kolo.h", "kolo/plugin.h", "kolo/members.h")
-MAIN = {"kolo/members.h": "kolo/kolo.h"}  # the header that a program includes
+HEADERS = ("kolo/kolo.h", "kolo/plugin.h", "kolo/codec.h", "kolo/members.h")
+MAIN = {"kolo/codec.h": "kolo/kolo.h", "kolo/members.h": "kolo/kolo.h"}  # the header that a program includes
 TYPES = ("kolo_status", "kolo_type", "kolo_op", "kolo_id", "kolo_config", "kolo_recv_info", "kolo_failure")
 STATUS = re.compile(r"(?<![A-Z_])(INVALID|UNSUPPORTED|MISMATCH|PEER|TIMEOUT|LINK|ABORTED|SYSTEM|FORKED"
                     r"|VERSION|INTERNAL)(?![A-Z_])")

@@ -24,7 +24,7 @@ VARIABLE = re.compile(r"<b>(KOLO_[A-Z0-9_]+)</b>(?!</dt>)")
 ENTRY = re.compile(r'<dt id="([^"]*)">')
 PRE = re.compile(r"<pre>.*?</pre>", re.DOTALL)
 TAG = re.compile(r"<(/?)(\w+)[^>]*?(/?)>")
-HEADERS = {"kolo/kolo.h": "", "kolo/members.h": "", "kolo/plugin.h": "Plug-ins: "}
+HEADERS = {"kolo/kolo.h": "", "kolo/codec.h": "", "kolo/members.h": "", "kolo/plugin.h": "Plug-ins: "}
 
 
 def text_of(markup):

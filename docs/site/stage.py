@@ -29,7 +29,8 @@ SECTIONS = {
     "Contributing": ["CONTRIBUTING.md", "docs/algorithm.md", "docs/transport.md", "tests/README.md",
                      "SECURITY.md", "CHANGELOG.md", "*.md"],
 }
-HEADERS = ["include/kolo/kolo.h", "include/kolo/members.h", "include/kolo/plugin.h", "include/kolo/nccl/nccl.h"]
+HEADERS = ["include/kolo/kolo.h", "include/kolo/codec.h", "include/kolo/members.h", "include/kolo/plugin.h",
+           "include/kolo/nccl/nccl.h"]
 LANGUAGES = {".c": "c", ".h": "c", ".def": "c", ".cpp": "cpp", ".cc": "cpp", ".cu": "cpp", ".py": "python",
              ".sh": "sh", ".build": "meson"}
 PICTURES = (".svg", ".png", ".jpg", ".jpeg", ".gif")

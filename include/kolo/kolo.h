@@ -18,7 +18,7 @@
  *    kolo_comm_agree(), kolo_comm_shrink(), kolo_comm_reconfigure(), kolo_comm_abort() and
  *    kolo_comm_destroy() may follow.
  *  - All ranks make the same calls in the same order. Two calls are the same if they have the same
- *    collective, root and bytes; in a reduction also type and operation; in a v-form also counts.
+ *    collective, root, codec and bytes; in a reduction also type and operation; in a v-form also counts.
  *    Otherwise every rank gets MISMATCH within a second, and the text names both calls. A call that
  *    waits for nobody may return OK before that. Calls that only move bytes compare no types.
  *  - Every rank gets the same bits. With config.deterministic the result is ((x0+x1)+x2)+... in
@@ -487,5 +487,6 @@ void kolo_op_destroy(kolo_op op, struct kolo_comm *comm);
 }
 #endif
 
+#include "codec.h"
 #include "members.h"
 #endif

@@ -18,11 +18,11 @@ from ._config import Config, create_id
 from ._errors import (AbortedError, Error, ForkedError, InternalError, InvalidError, LinkError, MismatchError,
                       PeerError, ResourceError, TimedOutError, UnsupportedError, VersionError)
 from ._lib import PACKAGE as _PACKAGE
-from ._lib import Op, RecvInfo, Type, lib, loaded_from
+from ._lib import Codec, CodecBound, Op, RecvInfo, Type, lib, loaded_from
 
 __all__ = [
-    "ANY_SOURCE", "ANY_TAG", "NO_COLOR", "AbortedError", "Buffer", "BufferLike", "Comm", "Config", "Error",
-    "ForkedError", "InternalError", "InvalidError", "LinkError", "MismatchError", "Op", "OpLike", "PeerError", "RecvInfo",
+    "ANY_SOURCE", "ANY_TAG", "NO_COLOR", "AbortedError", "Buffer", "BufferLike", "Codec", "CodecBound", "Comm",
+    "Config", "Error", "ForkedError", "InternalError", "InvalidError", "LinkError", "MismatchError", "Op", "OpLike", "PeerError", "RecvInfo",
     "ResourceError", "Stream", "StreamLike", "SupportsDLPack", "TimedOutError", "Type", "UnsupportedError",
     "VersionError", "create_id", "group", "include_dir", "loaded_from", "mem_alloc", "version",
 ]

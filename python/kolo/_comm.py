@@ -14,7 +14,7 @@ from ._arguments import OpLike, address_of, agree, has, number_of, same_type, si
 from ._buffer import Buffer, BufferLike, readable, writable
 from ._config import Config, config_of, id_of
 from ._errors import Error, InvalidError, check, error_of, failure_of
-from ._lib import Op, RecvInfo, lib
+from ._lib import Codec, CodecBound, Op, RecvInfo, lib
 
 ANY_SOURCE = -1
 ANY_TAG = -1
@@ -268,13 +268,23 @@ class Comm:
 
     # ---- collectives ----
 
+    def codec_bound(self, codec: Codec, reduces: bool = True) -> CodecBound:
+        """The bound on the error of reductions with this codec; reduces False: of the all-gather."""
+        out = CodecBound(size=ctypes.sizeof(CodecBound))
+        check(lib.kolo_comm_codec_bound(self._open(), codec, reduces, ctypes.byref(out)))
+        return out
+
     def all_reduce(self, send: BufferLike, recv: Optional[BufferLike] = None, op: OpLike = Op.SUM,
-                   stream: StreamLike = None) -> None:
-        """recv[i] = the reduction of all ranks' send[i]. send[n], recv[n]; recv None: in place."""
+                   stream: StreamLike = None, codec: Codec = Codec.NONE) -> None:
+        """recv[i] = the reduction of all ranks' send[i]. send[n], recv[n]; recv None: in place.
+
+        With a codec float32 travels compressed where that is faster, with the error of codec_bound().
+        """
         src = readable(send) if recv is not None else writable(send)
         dst = src if recv is None else writable(recv)
         agree(src, dst)
-        self._call(lib.kolo_all_reduce, stream, (src, dst), src.address, dst.address, src.count, src.type, number_of(op, src))
+        self._call(lib.kolo_all_reduce_codec, stream, (src, dst), src.address, dst.address, src.count, src.type,
+                   number_of(op, src), codec)
 
     def reduce(self, send: BufferLike, recv: Optional[BufferLike] = None, op: OpLike = Op.SUM, root: int = 0,
                stream: StreamLike = None) -> None:
@@ -322,17 +332,20 @@ class Comm:
             agree(dst, src, self.size)
         self._call(lib.kolo_scatter, stream, (src, dst), address_of(src), dst.address, dst.count, dst.type, root)
 
-    def all_gather(self, send: BufferLike, recv: BufferLike, stream: StreamLike = None) -> None:
-        """On every rank: block r of recv = rank r's send. send[n], recv[size * n]."""
+    def all_gather(self, send: BufferLike, recv: BufferLike, stream: StreamLike = None,
+                   codec: Codec = Codec.NONE) -> None:
+        """On every rank: block r of recv = rank r's send. send[n], recv[size * n]. codec: as in all_reduce()."""
         src, dst = readable(send), writable(recv)
         agree(src, dst, self.size)
-        self._call(lib.kolo_all_gather, stream, (src, dst), src.address, dst.address, src.count, src.type)
+        self._call(lib.kolo_all_gather_codec, stream, (src, dst), src.address, dst.address, src.count, src.type, codec)
 
-    def reduce_scatter(self, send: BufferLike, recv: BufferLike, op: OpLike = Op.SUM, stream: StreamLike = None) -> None:
-        """On rank r: recv = block r of the reduction of all ranks' send. send[size * n], recv[n]."""
+    def reduce_scatter(self, send: BufferLike, recv: BufferLike, op: OpLike = Op.SUM, stream: StreamLike = None,
+                       codec: Codec = Codec.NONE) -> None:
+        """On rank r: recv = block r of the reduction of all ranks' send. send[size * n], recv[n]. codec: as there."""
         src, dst = readable(send), writable(recv)
         agree(dst, src, self.size)
-        self._call(lib.kolo_reduce_scatter, stream, (src, dst), src.address, dst.address, dst.count, dst.type, number_of(op, dst))
+        self._call(lib.kolo_reduce_scatter_codec, stream, (src, dst), src.address, dst.address, dst.count, dst.type,
+                   number_of(op, dst), codec)
 
     def all_to_all(self, send: BufferLike, recv: Optional[BufferLike] = None, stream: StreamLike = None) -> None:
         """On rank r: block q of recv = block r of rank q's send.

@@ -6,7 +6,7 @@ import ctypes
 import enum
 import os
 import pathlib
-from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 
 PACKAGE = pathlib.Path(__file__).resolve().parent
 NAME = "libkolo.so.0"
@@ -53,6 +53,33 @@ class Op(enum.IntEnum):
     BXOR = 10
     MINLOC = 11
     MAXLOC = 12
+
+
+class Codec(enum.IntEnum):
+    """How float32 travels, enum kolo_codec: kolo/codec.h."""
+
+    NONE = 0
+    INT8 = 1
+    BF16 = 2
+
+
+class CodecBound(ctypes.Structure):
+    """The bound on the error of an element of a compressed call, struct kolo_codec_bound.
+
+    It is factor * total + floor. total: the largest magnitude in the element's block of `block` elements,
+    summed over the ranks' inputs. quantisations: how often an element is encoded on its way.
+    """
+
+    block: int
+    quantisations: int
+    factor: float
+    floor: float
+    _fields_ = [("size", c_uint32), ("block", c_int), ("quantisations", c_int), ("factor", c_double),
+                ("floor", c_double)]
+
+    def __repr__(self) -> str:
+        return (f"CodecBound(block={self.block}, quantisations={self.quantisations}, factor={self.factor}, "
+                f"floor={self.floor})")
 
 
 class CId(ctypes.Structure):
@@ -149,6 +176,10 @@ for _name, _arguments in {
     "all_gather": (*_MOVE, _COMM, _STREAM),
     "reduce_scatter": (*_MOVE, c_uint32, _COMM, _STREAM),
     "all_to_all": (*_MOVE, _COMM, _STREAM),
+    "all_reduce_codec": (*_MOVE, c_uint32, c_int, _COMM, _STREAM),
+    "all_gather_codec": (*_MOVE, c_int, _COMM, _STREAM),
+    "reduce_scatter_codec": (*_MOVE, c_uint32, c_int, _COMM, _STREAM),
+    "comm_codec_bound": (_COMM, c_int, c_int, POINTER(CodecBound)),
     "barrier": (_COMM, _STREAM),
     "gatherv": (_BUF, c_size_t, _BUF, _COUNTS, _COUNTS, c_int, *_ROOT),
     "scatterv": (_BUF, _COUNTS, _COUNTS, _BUF, c_size_t, c_int, *_ROOT),

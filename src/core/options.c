@@ -38,6 +38,25 @@ static kolo_status choose_stores(enum kolo_store *out)
     return KOLO_OK;
 }
 
+static kolo_status choose_codecs(enum kolo_codec_rule *out)
+{
+    static const char *const words[] = {[KOLO_CODEC_BY_PRICE] = "price",
+                                        [KOLO_CODEC_ALWAYS] = "always",
+                                        [KOLO_CODEC_NEVER] = "never"};
+    const char *text = kolo_env("KOLO_CODEC");
+    *out = KOLO_CODEC_BY_PRICE;
+    for (int i = 0; text != NULL && i < (int)KOLO_LENGTH(words); i++) {
+        if (strcmp(text, words[i]) == 0) {
+            *out = (enum kolo_codec_rule)i;
+            return KOLO_OK;
+        }
+    }
+    return text == NULL
+               ? KOLO_OK
+               : kolo_fail(KOLO_ERR_INVALID,
+                           "KOLO_CODEC is \"%s\"; it must be price, always or never", text);
+}
+
 static kolo_status check_config(const struct kolo_comm *c)
 {
     if (c->options.deterministic != 0 && c->options.deterministic != 1) {
@@ -98,6 +117,7 @@ kolo_status kolo_comm_configure(struct kolo_comm *c, const struct kolo_config *g
         choose_int(config.deterministic, "KOLO_DETERMINISTIC", 0, 1, 0, &c->options.deterministic));
     KOLO_TRY(kolo_options_timeout(given, &c->options.timeout_ms));
     KOLO_TRY(choose_stores(&c->options.store_rule));
+    KOLO_TRY(choose_codecs(&c->options.codec_rule));
     c->options.cuda_ordinal = config.device == KOLO_UNSET ? KOLO_HOST : config.device;
     c->options.algo_text = choose_text(config.algo, "KOLO_ALGO", "");
     c->options.transport_text = choose_text(config.transport, "KOLO_TRANSPORT", "");

@@ -4,6 +4,7 @@
 #define KOLO_CORE_OPTIONS_H
 
 #include "exec/cpu/stores.h"
+#include "tune/tune.h"
 
 #include <stdbool.h>
 
@@ -16,6 +17,7 @@ struct kolo_options {
     void (*progress)(void *arg); /* NULL: none */
     void *progress_arg;
     enum kolo_store store_rule; /* UNKNOWN: store kinds are measured */
+    enum kolo_codec_rule codec_rule;
 };
 
 #endif

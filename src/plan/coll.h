@@ -21,6 +21,7 @@ struct kolo_coll_args {
     enum kolo_type type;
     kolo_op op;
     int root;
+    enum kolo_codec codec; /* as asked for */
     const void *in;
     void *out;
     size_t count; /* per block; of the whole vector where kolo_coll_flat() */

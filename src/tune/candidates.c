@@ -160,16 +160,18 @@ static kolo_status look_at_sums(const struct kolo_chooser *c, const struct kolo_
 {
     const struct kolo_shape shape = shape_of(c, algo->coll, root);
     struct kolo_plan *plan = NULL;
-    bool ordered = false, wide = false;
+    struct kolo_plan_sums sums = {0};
+    bool ordered = false;
     KOLO_TRY(kolo_model_plan(algo, &shape, &plan));
     kolo_status st = kolo_verify_expression(plan, &ordered);
     if (st == KOLO_OK) {
-        st = kolo_sums_are_stored(plan, &wide);
+        st = kolo_sums_of_plan(plan, &sums);
     }
     kolo_plan_destroy(plan);
     if (st == KOLO_OK) {
         *out = (uint8_t)(KOLO_SUMS_KNOWN | (ordered ? KOLO_SUMS_ORDERED : 0) |
-                         (wide ? KOLO_SUMS_WIDE : 0));
+                         (sums.stored ? KOLO_SUMS_WIDE : 0) |
+                         (sums.encodings < 31 ? sums.encodings : 31) << KOLO_SUMS_ENCODINGS);
     }
     return st;
 }

@@ -74,7 +74,7 @@ static unsigned facts_of(const struct kolo_asked *call)
            (crowded ? CROWDED : 0u) | (call->mapped ? MAPPED : 0u);
 }
 
-static size_t tile_of(const struct kolo_asked *call)
+size_t kolo_tile_of(const struct kolo_asked *call)
 {
     const size_t blocks = kolo_coll_flat(call->coll) ? 1 : (size_t)call->chooser->options.nranks;
     const unsigned facts = facts_of(call);
@@ -123,7 +123,7 @@ static kolo_status choose_by_rule(const struct kolo_asked *call, const struct ko
         return refuse_rule(call, algo, why != NULL ? why : "has too many rounds, or is refused,");
     }
     *out = (struct kolo_pick){.algo = algo,
-                              .tile_bytes = tile_of(call),
+                              .tile_bytes = kolo_tile_of(call),
                               .predicted_us = candidate->us,
                               .source = "rules"};
     return KOLO_OK;
@@ -167,8 +167,8 @@ static kolo_status choose_by_table(const struct kolo_asked *call, struct kolo_pi
         KOLO_TRY(kolo_objection(call, row->algo, &why));
         if (candidate != NULL && why == NULL) {
             *out = (struct kolo_pick){.algo = row->algo,
-                                      .tile_bytes =
-                                          row->tile_bytes > 0 ? row->tile_bytes : tile_of(call),
+                                      .tile_bytes = row->tile_bytes > 0 ? row->tile_bytes
+                                                                        : kolo_tile_of(call),
                                       .predicted_us = candidate->us,
                                       .source = "table"};
             return KOLO_OK;
@@ -205,7 +205,7 @@ static kolo_status choose_by_tuner(const struct kolo_asked *call, struct kolo_pi
     if (choice >= 0) {
         candidate = &class->ranking[call->mapped].candidate[class->index[choice]];
         *out = (struct kolo_pick){.algo = candidate->algo,
-                                  .tile_bytes = tile_of(call),
+                                  .tile_bytes = kolo_tile_of(call),
                                   .predicted_us = candidate->us,
                                   .source = "tuner"};
     }
@@ -221,7 +221,7 @@ static kolo_status choose_by_price(const struct kolo_asked *call, struct kolo_pi
         return refuse_call(call);
     }
     *out = (struct kolo_pick){.algo = candidate->algo,
-                              .tile_bytes = tile_of(call),
+                              .tile_bytes = kolo_tile_of(call),
                               .predicted_us = candidate->us,
                               .source = "price"};
     return KOLO_OK;
@@ -308,7 +308,7 @@ kolo_status kolo_candidates(struct kolo_chooser *c, enum kolo_coll coll, size_t 
         KOLO_TRY(kolo_next_candidate(&call, &at, &candidate));
         if (candidate != NULL) {
             out->candidate[out->count] = *candidate;
-            out->candidate[out->count++].tile_bytes = tile_of(&call);
+            out->candidate[out->count++].tile_bytes = kolo_tile_of(&call);
         }
     } while (candidate != NULL && out->count < KOLO_CANDIDATES_MAX);
     return KOLO_OK;

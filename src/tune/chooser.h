@@ -9,7 +9,8 @@
 
 enum { KOLO_CLASSES = 64 }; /* sizes by powers of two */
 
-enum { KOLO_SUMS_KNOWN = 1, KOLO_SUMS_ORDERED = 2, KOLO_SUMS_WIDE = 4 };
+/* The encodings of an element are in the bits from KOLO_SUMS_ENCODINGS on; 0: not proved. */
+enum { KOLO_SUMS_KNOWN = 1, KOLO_SUMS_ORDERED = 2, KOLO_SUMS_WIDE = 4, KOLO_SUMS_ENCODINGS = 3 };
 
 struct kolo_sums { /* the order and width of one algorithm's sums, by root */
     const struct kolo_algo *algo;
@@ -28,6 +29,7 @@ struct kolo_class {
     int *index;
     struct kolo_pick newest[2]; /* of unmapped calls, and of mapped calls; algo NULL: none */
     bool newest_is_mapped;
+    unsigned coded; /* codecs that the log has told of, by bits */
 };
 
 struct kolo_chooser {
@@ -86,6 +88,8 @@ KOLO_CHECK kolo_status kolo_objection(const struct kolo_asked *call, const struc
 /* The next candidate, from place *at on, that may run this call; NULL at the end. */
 KOLO_CHECK kolo_status kolo_next_candidate(const struct kolo_asked *call, int *at,
                                            const struct kolo_candidate **out);
+/* The tile of a call; 0: the default. */
+size_t kolo_tile_of(const struct kolo_asked *call);
 /* The candidate for `algo`. NULL: it is no candidate, because it has too many rounds or is
  * refused. */
 const struct kolo_candidate *kolo_candidate_of(const struct kolo_asked *call,

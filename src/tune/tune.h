@@ -144,6 +144,38 @@ KOLO_CHECK kolo_status kolo_choose_mapped(struct kolo_chooser *chooser, enum kol
                                           struct kolo_pick *out);
 bool kolo_chooser_looks_at_buffers(const struct kolo_chooser *chooser);
 
+/* ---- codecs ---- */
+
+enum kolo_codec_rule { KOLO_CODEC_BY_PRICE, KOLO_CODEC_ALWAYS, KOLO_CODEC_NEVER };
+
+struct kolo_coded_call {
+    enum kolo_coll coll; /* without a root */
+    enum kolo_codec codec;
+    enum kolo_codec_rule rule;
+    size_t bytes, coded_bytes; /* as in struct kolo_query: uncompressed, and in units */
+    size_t worked_bytes;       /* of float32 that a rank encodes and decodes */
+};
+struct kolo_coded_pick {
+    const struct kolo_algo *algo; /* the cheapest admissible plan; NULL: none, or not looked for */
+    size_t tile_bytes;            /* as in struct kolo_pick */
+    bool pays;                    /* run compressed */
+    double coded_us, plain_us;    /* predicted, at the call's size */
+    bool fresh;                   /* the first time for this (collective, size class, codec) */
+};
+
+/* How often an element may be encoded on its way: at its source, and where the sum is complete. */
+int kolo_codec_encodings(enum kolo_coll coll);
+/* Choose whether a call is compressed; kolo_choose() gave `plain` for it. Rules of the user limit
+ * the plans. A forced algorithm runs uncompressed. Errors: SYSTEM. */
+KOLO_CHECK kolo_status kolo_choose_coded(struct kolo_chooser *chooser,
+                                         const struct kolo_coded_call *about,
+                                         const struct kolo_pick *plain,
+                                         struct kolo_coded_pick *out);
+/* Add the log line about it: "AllReduce: 67108864 Bytes, codec int8 -> compressed (price): int8 in
+ * direct 1.6e+05 us, uncompressed 5.4e+05 us". */
+void kolo_coded_line(const struct kolo_coded_call *about, const struct kolo_coded_pick *pick,
+                     struct kolo_text *out);
+
 /* Force this algorithm and tile for every later call of its collective; for measuring. The caller
  * knows that the calls can run with them. NULL: choose as usual again. */
 void kolo_chooser_force(struct kolo_chooser *chooser, const struct kolo_algo *algo,

@@ -23,11 +23,11 @@ import tap
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../include"))
 import declared  # noqa: E402
 
-HEADERS = ("kolo/kolo.h", "kolo/members.h", "kolo/plugin.h")
+HEADERS = ("kolo/kolo.h", "kolo/codec.h", "kolo/members.h", "kolo/plugin.h")
 LIST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "abi.txt")
 SIZED = ("size", "base")  # what the first member of a struct is called that tells its size
 MOST_TLS = 1300  # glibc keeps little for the libraries that a program loads late: 1,544 bytes did not fit
-COUNTS = ("KOLO_TYPES", "KOLO_OPS", "KOLO_COLLS", "KOLO_BUFS")  # grow with what they count
+COUNTS = ("KOLO_TYPES", "KOLO_OPS", "KOLO_CODECS", "KOLO_COLLS", "KOLO_BUFS")  # grow with what they count
 
 
 def layout_program(texts):

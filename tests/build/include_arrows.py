@@ -55,7 +55,7 @@ def component(path):
     """What in ALLOWED owns `path`, the base name of a public header, or None."""
     if path in ("include/kolo/kolo.h", "include/kolo/plugin.h", "include/kolo/nccl/nccl.h"):
         return os.path.basename(path)
-    if path == "include/kolo/members.h":  # a part of kolo.h
+    if path in ("include/kolo/codec.h", "include/kolo/members.h"):  # parts of kolo.h
         return "kolo.h"
     if path in ALLOWED:  # a file with a rule of its own
         return path

@@ -18,7 +18,7 @@ import tree
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../include"))
 import declared  # noqa: E402
 
-HEADERS = ("include/kolo/kolo.h", "include/kolo/members.h", "include/kolo/plugin.h")
+HEADERS = ("include/kolo/kolo.h", "include/kolo/codec.h", "include/kolo/members.h", "include/kolo/plugin.h")
 READERS = ("src", "transports", "topology", "algos", "tools", "perf", "torch", "python")
 SOURCES = (".c", ".h", ".cc", ".cpp", ".py")
 # Programs that measure kolo beside others talk to themselves by these.

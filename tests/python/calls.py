@@ -89,6 +89,21 @@ def test_all_reduce(comm):
     raises(kolo.InvalidError, ["FLOAT32", "INT32"], comm.all_reduce, out, ints(0, 0))
 
 
+def test_codecs(comm):
+    n, codec = comm.size, kolo.Codec.INT8
+    mine, out, every = floats(*range(-60, 60)), floats(*[0] * 120), floats(*[0] * 120 * n)
+    bound, moved = comm.codec_bound(codec), comm.codec_bound(codec, reduces=False)
+    assert (bound.block, bound.quantisations, moved.quantisations) == (60, 2, 1), (bound, moved)
+    comm.all_reduce(mine, out, codec=codec)
+    assert all(abs(x - n * y) <= bound.factor * 60 * n + bound.floor for x, y in zip(out, mine)), out
+    comm.all_gather(mine, every, codec=codec)
+    assert all(abs(x - y) <= moved.factor * 60 + moved.floor for x, y in zip(every, list(mine) * n)), every
+    comm.reduce_scatter(every, out, op=kolo.Op.AVG, codec=kolo.Codec.BF16)
+    assert all(abs(x - y) <= 1 for x, y in zip(out, mine)), out
+    raises(kolo.InvalidError, ["int8", "int32"], comm.all_reduce, ints(1), codec=codec)
+    raises(kolo.InvalidError, ["int8", "max"], comm.all_reduce, mine, op=kolo.Op.MAX, codec=codec)
+
+
 def test_reduce(comm):
     root = comm.size - 1
     mine, out = floats(comm.rank, 1), floats(-1, -1)

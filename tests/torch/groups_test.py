@@ -84,6 +84,28 @@ def test_options_are_taken_and_strangers_refused():
     on_ranks(2, body)
 
 
+def test_a_codec_compresses_what_it_can():
+    def body(rank):
+        error, _ = failure(lambda: dist.new_group([0, 1], pg_options=kolo_torch.Options(codec="int5")))
+        assert isinstance(error, ValueError) and "int8" in str(error), error
+        group = dist.new_group([0, 1], pg_options=kolo_torch.Options(codec="int8"))
+        x = torch.linspace(-1, 1, 6007)
+        dist.all_reduce(total := x.clone(), group=group)
+        dist.all_gather_into_tensor(every := torch.empty(2 * 6007), x, group=group)
+        dist.reduce_scatter_tensor(mine := torch.empty(3000), x[:6000].clone(), op=dist.ReduceOp.AVG, group=group)
+        for have, want in ((total, 2 * x), (every, torch.cat([x, x])), (mine, x[rank * 3000:][:3000])):
+            assert 0 < (have - want).abs().max() < 2e-2, (have - want).abs().max()
+        dist.all_reduce(most := x.clone(), op=dist.ReduceOp.MAX, group=group)
+        dist.all_reduce(exact := x.double(), group=group)
+        assert torch.equal(most, x) and torch.equal(exact, 2 * x.double())
+
+    os.environ["KOLO_CODEC"] = "always"
+    try:
+        on_ranks(2, body)
+    finally:
+        del os.environ["KOLO_CODEC"]
+
+
 def test_a_call_that_takes_longer_than_its_time_out_raises_and_says_so():
     def body(rank):
         if rank == 1:

@@ -49,7 +49,7 @@ def test_the_package_is_typed_and_its_stub_is_true():
     assert told == there, (told, there)
     options = next(node for node in stub if getattr(node, "name", "") == "Options")
     members = {node.target.id for node in options.body if isinstance(node, ast.AnnAssign)}
-    assert members == {"deterministic", "algo", "transport"} <= set(vars(kolo_torch.Options)), members
+    assert members == {"deterministic", "algo", "transport", "codec"} <= set(vars(kolo_torch.Options)), members
 
 
 def test_a_default_backend_is_kolo_where_the_environment_says_so():

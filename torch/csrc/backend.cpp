@@ -16,6 +16,24 @@
 namespace kolo_torch
 {
 
+namespace
+{
+
+kolo_codec codecNamed(const std::string &name)
+{
+    std::string allowed;
+    for (int i = KOLO_CODEC_NONE; i < KOLO_CODECS; i++) {
+        const auto codec = static_cast<kolo_codec>(i);
+        if (name == kolo_codec_name(codec) || (name.empty() && codec == KOLO_CODEC_NONE)) {
+            return codec;
+        }
+        allowed += c10::str(i > 0 ? ", " : "", kolo_codec_name(codec));
+    }
+    TORCH_CHECK_VALUE(false, "kolo: codec is \"", name, "\"; it must be one of ", allowed);
+}
+
+} // namespace
+
 KoloBackend::KoloBackend(const Group &group)
     : KoloBackend(std::make_shared<Communicator>(group.store, "kolo_id", group.rank, group.size,
                                                  *group.options),
@@ -25,9 +43,15 @@ KoloBackend::KoloBackend(const Group &group)
 
 KoloBackend::KoloBackend(std::shared_ptr<Communicator> comm, const Group &group)
     : c10d::Backend(group.rank, group.size), store_(group.store), options_(group.options),
-      shown_options_(group.options), comm_(std::move(comm))
+      shown_options_(group.options), comm_(std::move(comm)), codec_(codecNamed(options_->codec))
 {
     init();
+}
+
+kolo_codec KoloBackend::codecOf(const at::Tensor &t, const Element &element, kolo_op op) const
+{
+    const bool sums = op == KOLO_SUM || op == KOLO_AVG;
+    return t.device().is_cpu() && element.type == KOLO_FLOAT32 && sums ? codec_ : KOLO_CODEC_NONE;
 }
 
 /* Python may drop the last reference with its lock held. The lock is released here, because

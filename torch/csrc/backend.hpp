@@ -203,12 +203,15 @@ class KoloBackend : public c10d::Backend
     WorkPtr enqueueReceive(Tensors &tensors, int peer, int tag, const CallOptions &call_options);
     std::chrono::milliseconds timeoutOf(std::chrono::milliseconds given) const;
     kolo_op reductionOf(const c10d::ReduceOp &op, const at::Tensor &t, Element *out);
+    /* The codec of a call on `t`: that of the options if the tensor and the operation allow it. */
+    kolo_codec codecOf(const at::Tensor &t, const Element &element, kolo_op op = KOLO_SUM) const;
 
     /* The options of a group that is made from this one: `given`, or this group's own. */
     c10::intrusive_ptr<KoloOptions>
     optionsFrom(const c10::intrusive_ptr<c10d::Backend::Options> &given) const;
 
     const std::shared_ptr<Communicator> comm_;
+    const kolo_codec codec_;
     uint64_t sequence_ = 0, messages_ = 0, barriers_ = 0, shrinks_ = 0;
     std::unique_ptr<Coalesced> coalesced_;
     std::mutex in_flight_mutex_;

@@ -50,11 +50,12 @@ WorkPtr KoloBackend::allreduce(Tensors &tensors, const c10d::AllreduceOptions &o
     Staging staging;
     void *buf = staging.inout(t);
     const size_t count = elements(t, element);
-    return enqueue({OpType::ALLREDUCE, "kolo:all_reduce", opts.asyncOp, timeoutOf(opts.timeout)},
-                   tensors, {tensors}, std::move(staging),
-                   [=](kolo_comm *comm, kolo_stream stream) {
-                       return kolo_all_reduce(buf, buf, count, element.type, op, comm, stream);
-                   });
+    const kolo_codec codec = codecOf(t, element, op);
+    return enqueue(
+        {OpType::ALLREDUCE, "kolo:all_reduce", opts.asyncOp, timeoutOf(opts.timeout)}, tensors,
+        {tensors}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
+            return kolo_all_reduce_codec(buf, buf, count, element.type, op, codec, comm, stream);
+        });
 }
 
 WorkPtr KoloBackend::reduce(Tensors &tensors, const c10d::ReduceOptions &opts)
@@ -82,10 +83,11 @@ WorkPtr KoloBackend::_allgather_base(at::Tensor &output, at::Tensor &input,
     void *out = staging.out(output);
     const Element element = movable(input.scalar_type());
     const size_t count = elements(input, element);
+    const kolo_codec codec = codecOf(input, element);
     return enqueue(
         {OpType::_ALLGATHER_BASE, "kolo:_all_gather_base", opts.asyncOp, timeoutOf(opts.timeout)},
         {input}, {{output}}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
-            return kolo_all_gather(in, out, count, element.type, comm, stream);
+            return kolo_all_gather_codec(in, out, count, element.type, codec, comm, stream);
         });
 }
 
@@ -107,13 +109,14 @@ WorkPtr KoloBackend::allgather(std::vector<Tensors> &outputs, Tensors &inputs,
     Staging staging;
     const void *in = staging.in(input);
     void *out = staging.out(outputs[0]);
+    const kolo_codec codec = codecOf(input, element);
     return enqueue({OpType::ALLGATHER, "kolo:all_gather", opts.asyncOp, timeoutOf(opts.timeout)},
                    inputs, outputs, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
-                       return blocks.equal
-                                  ? kolo_all_gather(in, out, count, element.type, comm, stream)
-                                  : kolo_all_gatherv(in, out, blocks.counts.data(),
-                                                     blocks.displs.data(), element.type, comm,
-                                                     stream);
+                       return blocks.equal ? kolo_all_gather_codec(in, out, count, element.type,
+                                                                   codec, comm, stream)
+                                           : kolo_all_gatherv(in, out, blocks.counts.data(),
+                                                              blocks.displs.data(), element.type,
+                                                              comm, stream);
                    });
 }
 
@@ -188,12 +191,13 @@ WorkPtr KoloBackend::_reduce_scatter_base(at::Tensor &output, at::Tensor &input,
     const void *in = staging.in(input);
     void *out = staging.out(output);
     const size_t count = elements(output, element);
-    return enqueue({OpType::_REDUCE_SCATTER_BASE, "kolo:_reduce_scatter_base", opts.asyncOp,
-                    timeoutOf(opts.timeout)},
-                   {input}, {{output}}, std::move(staging),
-                   [=](kolo_comm *comm, kolo_stream stream) {
-                       return kolo_reduce_scatter(in, out, count, element.type, op, comm, stream);
-                   });
+    const kolo_codec codec = codecOf(output, element, op);
+    return enqueue(
+        {OpType::_REDUCE_SCATTER_BASE, "kolo:_reduce_scatter_base", opts.asyncOp,
+         timeoutOf(opts.timeout)},
+        {input}, {{output}}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
+            return kolo_reduce_scatter_codec(in, out, count, element.type, op, codec, comm, stream);
+        });
 }
 
 /* Blocks of different sizes are allowed, as in allgather(). */
@@ -215,13 +219,14 @@ WorkPtr KoloBackend::reduce_scatter(Tensors &outputs, std::vector<Tensors> &inpu
     Staging staging;
     const void *in = staging.in(inputs[0]);
     void *out = staging.out(output);
+    const kolo_codec codec = codecOf(output, element, op);
     return enqueue(
         {OpType::REDUCE_SCATTER, "kolo:reduce_scatter", opts.asyncOp, timeoutOf(opts.timeout)},
         inputs[0], {outputs}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
-            return blocks.equal
-                       ? kolo_reduce_scatter(in, out, count, element.type, op, comm, stream)
-                       : kolo_reduce_scatterv(in, out, blocks.counts.data(), element.type, op, comm,
-                                              stream);
+            return blocks.equal ? kolo_reduce_scatter_codec(in, out, count, element.type, op, codec,
+                                                            comm, stream)
+                                : kolo_reduce_scatterv(in, out, blocks.counts.data(), element.type,
+                                                       op, comm, stream);
         });
 }
 

@@ -31,6 +31,7 @@ struct KoloOptions : c10d::Backend::Options {
     }
     bool deterministic = false;
     std::string algo, transport; /* "": kolo's choice, or KOLO_ALGO and KOLO_TRANSPORT */
+    std::string codec;           /* of float32 in host memory; "": none */
 };
 
 /* Throw the Python exception for a status: ValueError, NotImplementedError or DistBackendError. Its

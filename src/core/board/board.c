@@ -65,7 +65,8 @@ static bool is_v(const struct kolo_recorded *call)
 bool kolo_record_agree(const struct kolo_recorded *a, const struct kolo_recorded *b)
 {
     const enum kolo_coll coll = kolo_record_coll(a);
-    if (coll != kolo_record_coll(b) || kolo_record_root(a) != kolo_record_root(b)) {
+    if (coll != kolo_record_coll(b) || kolo_record_root(a) != kolo_record_root(b) ||
+        kolo_record_codec(a) != kolo_record_codec(b)) {
         return false;
     }
     if (kolo_coll_reduces(coll) &&
@@ -96,7 +97,7 @@ uint64_t kolo_record_differ(const struct kolo_board_slot *a, const struct kolo_b
 
 void kolo_record_text(const struct kolo_recorded *call, char *out, size_t room)
 {
-    char root[32] = "", op[48] = "";
+    char root[32] = "", op[48] = "", codec[24] = "";
     const enum kolo_coll coll = kolo_record_coll(call);
     if (coll == KOLO_COLL_BARRIER) {
         (void)snprintf(out, room, "%s", kolo_coll_name(coll));
@@ -111,9 +112,12 @@ void kolo_record_text(const struct kolo_recorded *call, char *out, size_t room)
     if (is_v(call) && !kolo_coll_rooted(coll) && kolo_record_root(call) != 0) {
         (void)snprintf(root, sizeof root, ", counts #%08x", (unsigned)kolo_record_root(call));
     }
-    (void)snprintf(out, room, "%s%s of %llu %s%s%s", kolo_coll_name(coll), is_v(call) ? "v" : "",
+    if (kolo_record_codec(call) != KOLO_CODEC_NONE) {
+        (void)snprintf(codec, sizeof codec, ", codec %s", kolo_codec_name(kolo_record_codec(call)));
+    }
+    (void)snprintf(out, room, "%s%s of %llu %s%s%s%s", kolo_coll_name(coll), is_v(call) ? "v" : "",
                    (unsigned long long)call->count, kolo_type_name(kolo_record_type(call)), op,
-                   root);
+                   root, codec);
 }
 
 /* ---- verdicts ---- */

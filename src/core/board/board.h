@@ -15,7 +15,7 @@
 
 #include <stdatomic.h>
 
-enum { KOLO_RECORDS = 256, KOLO_BOARD_VERSION = 6, KOLO_VERDICT_TEXT = 384 };
+enum { KOLO_RECORDS = 256, KOLO_BOARD_VERSION = 7, KOLO_VERDICT_TEXT = 384 };
 enum { KOLO_SLOT_MESSAGES = 8 };
 #define KOLO_SLOT_BLOCKS UINT32_C(0x80000000)
 #define KOLO_BOARD_MAGIC UINT64_C(0x6472616f626f6c6b) /* "kloboard" */
@@ -151,7 +151,11 @@ static inline enum kolo_type kolo_record_type(const struct kolo_recorded *call)
 }
 static inline kolo_op kolo_record_op(const struct kolo_recorded *call)
 {
-    return (kolo_op)(call->key >> 16 & 0xffff);
+    return (kolo_op)(call->key >> 16 & 0xff);
+}
+static inline enum kolo_codec kolo_record_codec(const struct kolo_recorded *call)
+{
+    return (enum kolo_codec)(call->key >> 24 & 0xff);
 }
 static inline int kolo_record_root(const struct kolo_recorded *call)
 {

@@ -75,6 +75,20 @@ kolo_status kolo_all_reduce(const void *send, void *recv, size_t count, enum kol
     return submit(&args, comm, stream);
 }
 
+kolo_status kolo_all_reduce_codec(const void *send, void *recv, size_t count, enum kolo_type type,
+                                  kolo_op op, enum kolo_codec codec, struct kolo_comm *comm,
+                                  kolo_stream stream)
+{
+    const struct kolo_coll_args args = {.coll = KOLO_COLL_ALL_REDUCE,
+                                        .in = send,
+                                        .out = recv,
+                                        .count = count,
+                                        .type = type,
+                                        .op = op,
+                                        .codec = codec};
+    return submit(&args, comm, stream);
+}
+
 kolo_status kolo_reduce(const void *send, void *recv, size_t count, enum kolo_type type, kolo_op op,
                         int root, struct kolo_comm *comm, kolo_stream stream)
 {
@@ -132,6 +146,18 @@ kolo_status kolo_all_gather(const void *send, void *recv, size_t count, enum kol
     return submit(&args, comm, stream);
 }
 
+kolo_status kolo_all_gather_codec(const void *send, void *recv, size_t count, enum kolo_type type,
+                                  enum kolo_codec codec, struct kolo_comm *comm, kolo_stream stream)
+{
+    const struct kolo_coll_args args = {.coll = KOLO_COLL_ALL_GATHER,
+                                        .in = send,
+                                        .out = recv,
+                                        .count = count,
+                                        .type = type,
+                                        .codec = codec};
+    return submit(&args, comm, stream);
+}
+
 kolo_status kolo_reduce_scatter(const void *send, void *recv, size_t count, enum kolo_type type,
                                 kolo_op op, struct kolo_comm *comm, kolo_stream stream)
 {
@@ -141,6 +167,20 @@ kolo_status kolo_reduce_scatter(const void *send, void *recv, size_t count, enum
                                         .count = count,
                                         .type = type,
                                         .op = op};
+    return submit(&args, comm, stream);
+}
+
+kolo_status kolo_reduce_scatter_codec(const void *send, void *recv, size_t count,
+                                      enum kolo_type type, kolo_op op, enum kolo_codec codec,
+                                      struct kolo_comm *comm, kolo_stream stream)
+{
+    const struct kolo_coll_args args = {.coll = KOLO_COLL_REDUCE_SCATTER,
+                                        .in = send,
+                                        .out = recv,
+                                        .count = count,
+                                        .type = type,
+                                        .op = op,
+                                        .codec = codec};
     return submit(&args, comm, stream);
 }
 

@@ -99,8 +99,8 @@ static bool is_apart(const struct kolo_call *call)
     const uintptr_t in = (uintptr_t)kolo_call_run_in(call);
     const uintptr_t out = (uintptr_t)kolo_call_run_out(call);
     return !call->extent.has_in || !call->extent.has_out ||
-           in >= out + call->extent.out_elems * call->run_elem ||
-           out >= in + call->extent.in_elems * call->run_elem;
+           in >= out + kolo_call_run_elems(call, call->extent.out_elems) * call->run_elem ||
+           out >= in + kolo_call_run_elems(call, call->extent.in_elems) * call->run_elem;
 }
 
 static uint16_t share(const struct kolo_comm *c, const void *at, size_t bytes,
@@ -128,11 +128,13 @@ void kolo_call_make_entry(const struct kolo_call *call, struct kolo_entry *out)
     }
     if (call->extent.has_in) {
         out->in_shared =
-            share(c, kolo_call_run_in(call), call->extent.in_elems * call->run_elem, out->in);
+            share(c, kolo_call_run_in(call),
+                  kolo_call_run_elems(call, call->extent.in_elems) * call->run_elem, out->in);
     }
     if (call->extent.has_out) {
         out->out_shared =
-            share(c, kolo_call_run_out(call), call->extent.out_elems * call->run_elem, out->out);
+            share(c, kolo_call_run_out(call),
+                  kolo_call_run_elems(call, call->extent.out_elems) * call->run_elem, out->out);
     }
     out->buffers = kolo_hash(0, out, offsetof(struct kolo_entry, buffers));
 }

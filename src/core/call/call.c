@@ -5,7 +5,7 @@
  *   ENTRIES  wait for the lines of all ranks, so that both ends of a link lower alike
  *   LOWER    find the plan, and its program for these links, in a cache if possible
  *   SLOTS    map the outboxes that this rank reads from; bind the program to these bytes
- *   RUN      run the executor; then narrow the result if it is wide
+ *   RUN      run the executor; then narrow the result if it is wide, or decode it
  */
 #include "core/call/memo.h"
 #include "core/call/parts.h"
@@ -75,7 +75,7 @@ static kolo_status choose(struct kolo_call *call)
                          call->extent.bytes, call->args.type, &pick));
     call->wide = pick.wide;
     take_pick(call, &pick);
-    return KOLO_OK;
+    return call->args.codec == KOLO_CODEC_NONE ? KOLO_OK : kolo_call_choose_codec(call, &pick);
 }
 
 /* Choose again, because the entries now show where the buffers lie. The signature of the first
@@ -85,7 +85,8 @@ static kolo_status choose_again(struct kolo_call *call)
     struct kolo_chooser *chooser = call->base.comm->selection.chooser;
     const size_t bytes = call->extent.bytes;
     struct kolo_pick pick;
-    if (call->wide || call->args.v.all != NULL || !kolo_chooser_looks_at_buffers(chooser)) {
+    if (call->wide || call->codec != KOLO_CODEC_NONE || call->args.v.all != NULL ||
+        !kolo_chooser_looks_at_buffers(chooser)) {
         return KOLO_OK;
     }
     KOLO_TRY(kolo_call_is_mapped(call)
@@ -173,6 +174,8 @@ uint64_t kolo_call_signature(const struct kolo_call *call)
                               : call->args.op >= KOLO_OPS ? KOLO_OPS
                                                           : call->args.op, /* handles are local */
                               call->wide,
+                              call->args.codec,
+                              call->codec,
                               call->tile_bytes,
                               hash_of_counts(call)};
     uint64_t hash = kolo_hash(0, call->algo->base.name, strlen(call->algo->base.name));
@@ -185,18 +188,25 @@ uint64_t kolo_call_signature(const struct kolo_call *call)
 
 /* ---- states ---- */
 
+/* The input as the program takes it. */
+static kolo_status prepare_input(struct kolo_call *call)
+{
+    if (call->extent.reduces && call->args.op >= KOLO_OPS) {
+        KOLO_TRY(scale_input(call));
+    }
+    if (call->codec != KOLO_CODEC_NONE) {
+        return kolo_call_encode(call);
+    }
+    return call->wide ? widen_input(call) : KOLO_OK;
+}
+
 static kolo_status do_choose(struct kolo_call *call)
 {
     if (!call->started) {
         call->run_elem =
             call->args.coll == KOLO_COLL_BARRIER ? 1 : kolo_type_bytes(call->args.type);
         KOLO_TRY(choose(call));
-        if (call->extent.reduces && call->args.op >= KOLO_OPS) {
-            KOLO_TRY(scale_input(call));
-        }
-        if (call->wide) {
-            KOLO_TRY(widen_input(call));
-        }
+        KOLO_TRY(prepare_input(call));
         call->signature = kolo_call_signature(call);
         KOLO_TRY(kolo_call_decide_entries(call));
         call->started = true;
@@ -240,7 +250,9 @@ static void start_exec(struct kolo_call *call, bool block)
                                     .block = block};
     if (call->extent.reduces) {
         call->exec.reduce =
-            kolo_reduce_kernel(call->wide ? KOLO_FLOAT32 : call->args.type, call->args.op);
+            call->codec != KOLO_CODEC_NONE
+                ? kolo_codec_sum(call->codec)
+                : kolo_reduce_kernel(call->wide ? KOLO_FLOAT32 : call->args.type, call->args.op);
         call->exec.divisor = call->args.op == KOLO_AVG ? (unsigned)c->ranks.nranks : 0;
     }
     kolo_exec_start(&call->exec);
@@ -280,7 +292,9 @@ static kolo_status do_run(struct kolo_call *call)
         c->links.exec_env.entries += call->uses_entries ? 1 : 0;
         kolo_paused(&c->links.exec_env);
     }
-    if (st == KOLO_OK && call->wide_out != NULL && call->extent.has_out) {
+    if (st == KOLO_OK && call->codec != KOLO_CODEC_NONE) {
+        kolo_call_decode(call);
+    } else if (st == KOLO_OK && call->wide_out != NULL && call->extent.has_out) {
         kolo_narrow(call->args.type, call->args.out, call->wide_out, call->extent.out_elems);
     }
     return st;

@@ -25,13 +25,15 @@ struct kolo_call {
 
     enum kolo_call_state state;
     bool uses_entries, wide, started;
+    enum kolo_codec codec; /* it runs on units of this codec; args.codec was asked for */
     const struct kolo_algo *algo;
     const struct kolo_prog *prog;
     struct kolo_bound *bound;
     struct kolo_bound *own_bound; /* not in the cache: freed with the call */
     struct kolo_exec exec;
-    int next;                          /* rank to ask next, in ENTRIES and SLOTS */
-    void *scaled, *wide_in, *wide_out; /* PREMULSUM; deterministic sums in the accumulator type */
+    int next; /* rank to ask next, in ENTRIES and SLOTS */
+    /* PREMULSUM; deterministic sums in the accumulator type, or units of the codec. */
+    void *scaled, *wide_in, *wide_out;
     size_t run_elem, tile_bytes;
     uint64_t signature;
 

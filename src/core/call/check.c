@@ -78,5 +78,8 @@ kolo_status kolo_call_check(struct kolo_call *call)
     if (call->extent.reduces) {
         KOLO_TRY(check_op(call));
     }
+    if (call->args.codec != KOLO_CODEC_NONE) {
+        KOLO_TRY(kolo_call_check_codec(call));
+    }
     return check_buffers(call);
 }

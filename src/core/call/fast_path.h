@@ -27,6 +27,7 @@ kolo_coll_args_again(const struct kolo_coll_args *a)
                                    .type = a->type,
                                    .op = a->op,
                                    .root = a->root,
+                                   .codec = a->codec,
                                    .in = a->in,
                                    .out = a->out,
                                    .count = a->count};
@@ -38,7 +39,7 @@ static inline __attribute__((always_inline)) bool
 kolo_fast_path(const struct kolo_coll_args *a, struct kolo_comm *c, kolo_status *out)
 {
     if (KOLO_UNLIKELY(c == NULL || kolo_group_depth > 0 || (unsigned)a->op >= KOLO_OPS ||
-                      (unsigned)a->type >= KOLO_TYPES ||
+                      (unsigned)a->type >= KOLO_TYPES || (unsigned)a->codec >= KOLO_CODECS ||
                       atomic_exchange_explicit(&c->queue.busy, 1, memory_order_acquire) != 0)) {
         return false;
     }

@@ -10,7 +10,8 @@
 
 static bool can_be_kept(const struct kolo_call *call)
 {
-    return !call->wide && call->args.v.all == NULL && call->args.op < KOLO_OPS;
+    return !call->wide && call->codec == KOLO_CODEC_NONE && call->args.v.all == NULL &&
+           call->args.op < KOLO_OPS;
 }
 
 bool kolo_memo_create(struct kolo_comm *c)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The call cache: a call like an earlier one finds its program here.
  *
- * The key of a memo is the call's numbers: collective, type, operation, root, count. A call with
+ * The key of a memo is the call's numbers: collective, type, operation, codec, root, count. A call with
  * entry lines has its buffers in the key, too. Its memo holds the line that describes them, and the
  * addresses of the peers' buffers. Only the holder of comm->busy reads and writes memos. */
 #ifndef KOLO_CORE_CALL_MEMO_H
@@ -47,8 +47,8 @@ struct kolo_shared_memo { /* bound NULL: empty */
  * nor looked up. */
 static inline uint64_t kolo_memo_key(const struct kolo_coll_args *a)
 {
-    return (uint64_t)(uint32_t)a->root << 32 | (uint64_t)a->op << 16 | (uint64_t)a->type << 8 |
-           (uint64_t)a->coll;
+    return (uint64_t)(uint32_t)a->root << 32 | (uint64_t)a->codec << 24 | (uint64_t)a->op << 16 |
+           (uint64_t)a->type << 8 | (uint64_t)a->coll;
 }
 
 static inline size_t kolo_memo_place(uint64_t key, size_t count)

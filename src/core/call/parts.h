@@ -4,12 +4,14 @@
 #define KOLO_CORE_CALL_PARTS_H
 
 #include "core/call/call.h"
+#include "exec/reduce/codec.h"
 
 /* ---- call.c ---- */
 
 /* A hash of the facts that all ranks must agree on. */
 uint64_t kolo_call_signature(const struct kolo_call *call);
-/* The buffers that the program runs on: the caller's, or copies in the accumulator type. */
+/* The buffers that the program runs on: the caller's, or copies in the accumulator type or in units
+ * of a codec. */
 static inline const void *kolo_call_run_in(const struct kolo_call *call)
 {
     return call->wide_in != NULL ? call->wide_in : call->args.in;
@@ -18,6 +20,26 @@ static inline void *kolo_call_run_out(const struct kolo_call *call)
 {
     return call->wide_out != NULL ? call->wide_out : call->args.out;
 }
+
+/* The elements of the program's buffers, where `elems` are those of the caller's. Units begin anew in
+ * each rank's block. */
+static inline size_t kolo_call_run_elems(const struct kolo_call *call, size_t elems)
+{
+    return call->codec == KOLO_CODEC_NONE
+               ? elems
+               : elems / call->args.count * kolo_codec_units(call->codec, call->args.count);
+}
+
+/* ---- core/codec.c ---- */
+
+/* Whether the arguments go with the codec that is asked for. Errors: INVALID, UNSUPPORTED. */
+kolo_status kolo_call_check_codec(const struct kolo_call *call);
+/* Decide whether the call is compressed: call->codec, algo and tile_bytes. `plain` is the choice for
+ * an uncompressed call. Errors: SYSTEM. */
+kolo_status kolo_call_choose_codec(struct kolo_call *call, const struct kolo_pick *plain);
+/* Make units of the input, and room for those of the output. Errors: SYSTEM. */
+kolo_status kolo_call_encode(struct kolo_call *call);
+void kolo_call_decode(const struct kolo_call *call);
 
 /* ---- buffers.c: entry lines, and which calls have them ---- */
 

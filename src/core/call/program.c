@@ -212,8 +212,9 @@ static kolo_status bind_call(struct kolo_call *call, bool block, struct kolo_bou
     size_t *arrays = NULL, piece = 0;
     uint32_t tiles = 0;
     bool inlined = false;
-    KOLO_TRY(
-        kolo_extents_make(plan, c->ranks.rank, &call->args, call->run_elem, &extents, &arrays));
+    struct kolo_coll_args args = call->args;
+    args.count = kolo_call_run_elems(call, args.count);
+    KOLO_TRY(kolo_extents_make(plan, c->ranks.rank, &args, call->run_elem, &extents, &arrays));
     extents.one_tile = call->extent.by_messages;
     extents.tile_bytes = call->tile_bytes;
     kolo_tile(plan, &extents, c->links.exec_env.slot_bytes, &piece, &tiles, &inlined);
@@ -227,6 +228,7 @@ static kolo_status bind_call(struct kolo_call *call, bool block, struct kolo_bou
 kolo_status kolo_call_find_bound(struct kolo_call *call, bool block)
 {
     struct kolo_comm *c = call->base.comm;
+    const size_t count = kolo_call_run_elems(call, call->args.count);
     struct kolo_cached_bound *oldest = &c->programs.bounds[0];
     if (call->args.v.all != NULL) {
         const kolo_status st = bind_call(call, block, &call->own_bound);
@@ -235,7 +237,7 @@ kolo_status kolo_call_find_bound(struct kolo_call *call, bool block)
     }
     for (int i = 0; i < KOLO_BOUND_CACHE; i++) {
         struct kolo_cached_bound *b = &c->programs.bounds[i];
-        if (b->prog == call->prog && b->count == call->args.count && b->elem == call->run_elem &&
+        if (b->prog == call->prog && b->count == count && b->elem == call->run_elem &&
             b->tile_bytes == call->tile_bytes) {
             b->used = ++c->programs.uses;
             call->bound = b->bound;
@@ -248,8 +250,8 @@ kolo_status kolo_call_find_bound(struct kolo_call *call, bool block)
     if (st == KOLO_OK) {
         kolo_memo_forget(c, oldest->bound);
         kolo_bound_destroy(oldest->bound);
-        *oldest = (struct kolo_cached_bound){call->prog,       call->args.count,   call->run_elem,
-                                             call->tile_bytes, ++c->programs.uses, bound};
+        *oldest = (struct kolo_cached_bound){
+            call->prog, count, call->run_elem, call->tile_bytes, ++c->programs.uses, bound};
         call->bound = bound;
     }
     return st;

@@ -53,7 +53,7 @@ const struct kolo_kernels *kolo_kernels_choose(const char *limit)
 }
 
 /* Threads may race to store the same pointer to constant data: relaxed order is enough. */
-static const struct kolo_kernels *kernels(void)
+const struct kolo_kernels *kolo_kernels_here(void)
 {
     static _Atomic(const struct kolo_kernels *) chosen;
     const struct kolo_kernels *k = atomic_load_explicit(&chosen, memory_order_relaxed);
@@ -73,7 +73,7 @@ static const struct kolo_kernels *kernels(void)
 
 const char *kolo_reduce_isa(void)
 {
-    return kernels()->isa;
+    return kolo_kernels_here()->isa;
 }
 
 kolo_reduce_fn *kolo_reduce_kernel(enum kolo_type type, kolo_op op)
@@ -81,7 +81,7 @@ kolo_reduce_fn *kolo_reduce_kernel(enum kolo_type type, kolo_op op)
     if ((unsigned)type >= KOLO_TYPES) {
         return NULL;
     }
-    return kernels()->reduce[type][op < KOLO_OPS ? op : KOLO_SUM];
+    return kolo_kernels_here()->reduce[type][op < KOLO_OPS ? op : KOLO_SUM];
 }
 
 bool kolo_op_valid(enum kolo_type type, kolo_op op)
@@ -91,18 +91,18 @@ bool kolo_op_valid(enum kolo_type type, kolo_op op)
 
 void kolo_scale(enum kolo_type type, void *dst, const void *src, size_t count, const void *factor)
 {
-    assert((unsigned)type < KOLO_TYPES && kernels()->scale[type]);
-    kernels()->scale[type](dst, src, count, factor);
+    assert((unsigned)type < KOLO_TYPES && kolo_kernels_here()->scale[type]);
+    kolo_kernels_here()->scale[type](dst, src, count, factor);
 }
 
 void kolo_widen(enum kolo_type type, float *dst, const void *src, size_t count)
 {
-    assert((unsigned)type < KOLO_TYPES && kernels()->widen[type]);
-    kernels()->widen[type](dst, src, count);
+    assert((unsigned)type < KOLO_TYPES && kolo_kernels_here()->widen[type]);
+    kolo_kernels_here()->widen[type](dst, src, count);
 }
 
 void kolo_narrow(enum kolo_type type, void *dst, const float *src, size_t count)
 {
-    assert((unsigned)type < KOLO_TYPES && kernels()->narrow[type]);
-    kernels()->narrow[type](dst, src, count);
+    assert((unsigned)type < KOLO_TYPES && kolo_kernels_here()->narrow[type]);
+    kolo_kernels_here()->narrow[type](dst, src, count);
 }

@@ -4,6 +4,7 @@
  * reduce_format.h, reduce_pair.h) included with its parameters; all of them include the one loop,
  * reduce_fold.h. */
 
+#include "exec/reduce/codec.h"
 #include "exec/reduce/reduce_isa.h"
 #include "exec/reduce/reduce_lanes.h"
 
@@ -126,6 +127,10 @@
 #define TYPE uint8_t
 #include "exec/reduce/reduce_format.h"
 
+/* ---- codecs ---- */
+
+#include "exec/reduce/reduce_int8.h"
+
 /* ---- pairs ---- */
 
 struct int32_int32 {
@@ -246,4 +251,7 @@ const struct kolo_kernels KERNELS = {
                [KOLO_BFLOAT16] = narrow_bfloat16,
                [KOLO_FLOAT8_E4M3] = narrow_float8_e4m3,
                [KOLO_FLOAT8_E5M2] = narrow_float8_e5m2},
+    .encode_int8 = encode_int8,
+    .decode_int8 = decode_int8,
+    .sum_int8 = sum_int8_codes,
 };

@@ -17,6 +17,9 @@ struct kolo_kernels {
     kolo_scale_fn *scale[KOLO_TYPES];
     kolo_widen_fn *widen[KOLO_TYPES];
     kolo_narrow_fn *narrow[KOLO_TYPES];
+    void (*encode_int8)(void *dst, const float *src, size_t count);
+    void (*decode_int8)(float *dst, const void *src, size_t count);
+    kolo_reduce_fn *sum_int8; /* of units: codec.h */
 };
 
 extern const struct kolo_kernels kolo_kernels_generic;
@@ -28,5 +31,7 @@ extern const struct kolo_kernels kolo_kernels_avx512;
 /* The best kernels that this machine runs and that are not above `limit`. NULL or any name other
  * than the three sets no limit. */
 const struct kolo_kernels *kolo_kernels_choose(const char *limit);
+/* The choice of this process: by KOLO_ISA. */
+const struct kolo_kernels *kolo_kernels_here(void);
 
 #endif

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Codecs of float32: what travels in place of the numbers.
+ *
+ * A codec's unit is the smallest part that can be decoded alone. A call that is compressed runs its
+ * plan on units, as on elements of any other type. So units lie where their numbers' indices say,
+ * and no plan, tile or chunk cuts one.
+ *
+ * INT8: a unit is 64 bytes, 60 codes and behind them a float32 scale. A number is code * scale. With
+ * A the largest magnitude of the unit, scale is A / 127, and a code is 127 x / A, to the nearest,
+ * ties to even. All numbers of a unit are NaN if one of them is not finite. They are zero if A is
+ * below KOLO_CODEC_FLOOR: no denormal float32 occurs in the arithmetic.
+ * BF16: a unit is one bfloat16, to the nearest, ties to even. NaNs stay NaN, infinities stay. */
+#ifndef KOLO_EXEC_REDUCE_CODEC_H
+#define KOLO_EXEC_REDUCE_CODEC_H
+
+#include "exec/reduce/reduce.h"
+
+enum { KOLO_INT8_UNIT_BYTES = 64, KOLO_INT8_UNIT_NUMBERS = 60 };
+#define KOLO_CODEC_FLOOR 0x1p-118f
+
+/* Of a unit. */
+size_t kolo_codec_numbers(enum kolo_codec codec);
+size_t kolo_codec_bytes(enum kolo_codec codec);
+/* The units of `count` numbers; the last one may be padded with zeros. */
+static inline size_t kolo_codec_units(enum kolo_codec codec, size_t count)
+{
+    const size_t numbers = kolo_codec_numbers(codec);
+    return count / numbers + (count % numbers != 0);
+}
+
+/* `src` and `dst` of the encoded side are whole units; of float32 there are `count`, at most what
+ * is allocated. They do not overlap. */
+void kolo_encode(enum kolo_codec codec, void *dst, const float *src, size_t count);
+void kolo_decode(enum kolo_codec codec, float *dst, const void *src, size_t count);
+/* Sums of units: decoded, added in float32 from left to right, divided, and encoded once. A single
+ * source is copied as it is. `count` is units. */
+kolo_reduce_fn *kolo_codec_sum(enum kolo_codec codec);
+
+/* The bound of a call in which a number is encoded `encodings` times on its way, and `nranks` numbers
+ * are added (1: none). An encoding adds its loss to what came before: (1 + loss)^encodings - 1. The
+ * additions, the division of AVG and all second-order terms are below (nranks + 4) * 2u. Each of up
+ * to nranks + 1 encodings may flush a unit to zero. */
+void kolo_codec_bound_of(enum kolo_codec codec, int encodings, int nranks,
+                         struct kolo_codec_bound *out);
+
+#endif

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+// covers: src/exec/reduce
+// Codecs: what encoding makes of numbers of every kind, the same bits on every instruction set, and
+// the told bound against exact sums. KOLO_TEST_WHOLE=1: 10^6 blocks of each codec.
+extern "C" {
+#include "exec/reduce/codec.h"
+#include "exec/reduce/reduce_isa.h"
+}
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace
+{
+
+#if defined(__x86_64__)
+__extension__ typedef __float128 Exact;
+#else
+typedef long double Exact;
+#endif
+
+using Floats = std::vector<float>;
+using Bytes = std::vector<uint8_t>;
+
+constexpr size_t kUnit = KOLO_INT8_UNIT_NUMBERS;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+std::vector<const kolo_kernels *> Kernels()
+{
+    std::vector<const kolo_kernels *> all;
+    for (const char *isa : {"generic", "avx2", "avx512"}) {
+        const kolo_kernels *k = kolo_kernels_choose(isa);
+        if (std::find(all.begin(), all.end(), k) == all.end()) {
+            all.push_back(k);
+        }
+    }
+    return all;
+}
+
+Bytes Encoded(kolo_codec codec, const Floats &x)
+{
+    Bytes out(kolo_codec_units(codec, x.size()) * kolo_codec_bytes(codec));
+    kolo_encode(codec, out.data(), x.data(), x.size());
+    return out;
+}
+
+Floats Decoded(kolo_codec codec, const Bytes &code, size_t count)
+{
+    Floats out(count + 1, 7.0f);
+    kolo_decode(codec, out.data(), code.data(), count);
+    EXPECT_EQ(out[count], 7.0f) << "a number behind the last one was written";
+    out.resize(count);
+    return out;
+}
+
+Floats Through(kolo_codec codec, const Floats &x)
+{
+    return Decoded(codec, Encoded(codec, x), x.size());
+}
+
+// ---- blocks of every kind ----
+
+constexpr int kKinds = 8;
+
+float AnyFinite(std::mt19937_64 &random)
+{
+    const uint32_t bits = static_cast<uint32_t>(random());
+    const uint32_t exponent = bits >> 23 & 0xff;
+    float x;
+    const uint32_t finite = exponent >= 0xf8 ? bits & 0xbfffffff : bits;
+    std::memcpy(&x, &finite, sizeof x);
+    return x;
+}
+
+float Normal(std::mt19937_64 &random)
+{
+    return std::normal_distribution<float>()(random);
+}
+
+float OfKind(int kind, size_t i, float same, std::mt19937_64 &random)
+{
+    switch (kind) {
+    case 0: // one scale
+        return Normal(random);
+    case 1: // every exponent
+        return AnyFinite(random);
+    case 2: // denormals
+        return std::ldexp(Normal(random), -140);
+    case 3: // all equal
+        return same;
+    case 4: // one outlier
+        return i % kUnit == 17 ? 1e6f : Normal(random);
+    case 5: // near the floor
+        return std::ldexp(Normal(random), -119);
+    case 6: // mostly zeros of both signs
+        return random() % 8 == 0 ? Normal(random) : random() % 2 == 0 ? 0.0f : -0.0f;
+    default: // halves of a step: ties
+        return static_cast<float>(static_cast<int>(random() % 509) - 254) / 2.0f;
+    }
+}
+
+Floats Block(int kind, size_t count, std::mt19937_64 &random)
+{
+    Floats x(count);
+    const float same = AnyFinite(random);
+    for (size_t i = 0; i < count; i++) {
+        x[i] = OfKind(kind, i, same, random);
+    }
+    return x;
+}
+
+// ---- single blocks ----
+
+TEST(Codec, UnitsAreAsTheHeaderSays)
+{
+    EXPECT_EQ(kolo_codec_units(KOLO_CODEC_INT8, 0), 0u);
+    EXPECT_EQ(kolo_codec_units(KOLO_CODEC_INT8, 1), 1u);
+    EXPECT_EQ(kolo_codec_units(KOLO_CODEC_INT8, 60), 1u);
+    EXPECT_EQ(kolo_codec_units(KOLO_CODEC_INT8, 61), 2u);
+    EXPECT_EQ(kolo_codec_units(KOLO_CODEC_BF16, 61), 61u);
+    EXPECT_EQ(kolo_codec_bytes(KOLO_CODEC_INT8), 64u);
+    EXPECT_EQ(kolo_codec_bytes(KOLO_CODEC_BF16), 2u);
+}
+
+TEST(Codec, Int8KeepsMultiplesOfTheScale)
+{
+    Floats x(kUnit);
+    for (size_t i = 0; i < kUnit; i++) {
+        x[i] = static_cast<float>(static_cast<int>(i * 4) - 127) * 0.5f;
+    }
+    EXPECT_EQ(x[0], -63.5f);
+    EXPECT_EQ(Through(KOLO_CODEC_INT8, x), x);
+}
+
+TEST(Codec, Int8RoundsTiesToEven)
+{
+    Floats x(kUnit, 0.0f);
+    x[0] = 127, x[1] = 0.5f, x[2] = 1.5f, x[3] = 2.5f, x[4] = -0.5f, x[5] = -1.5f, x[6] = 126.5f;
+    const Floats out = Through(KOLO_CODEC_INT8, x);
+    EXPECT_EQ(Floats(out.begin(), out.begin() + 7), (Floats{127, 0, 2, 2, 0, -2, 126}));
+}
+
+TEST(Codec, Int8BlocksDoNotTouchEachOther)
+{
+    Floats x(3 * kUnit, 1.0f);
+    std::fill(x.begin() + kUnit, x.begin() + 2 * kUnit, 1e30f);
+    const Floats out = Through(KOLO_CODEC_INT8, x);
+    EXPECT_EQ(out[kUnit - 1], 1.0f);
+    EXPECT_EQ(out[kUnit], Through(KOLO_CODEC_INT8, {1e30f})[0]);
+    EXPECT_EQ(out[2 * kUnit], 1.0f);
+}
+
+TEST(Codec, Int8NeverHidesWhatIsNotFinite)
+{
+    for (const float bad : {kInfinity, -kInfinity, std::nanf(""), -std::nanf("3")}) {
+        for (const size_t place : {size_t{0}, size_t{13}, kUnit - 1}) {
+            Floats x(2 * kUnit, 3.0f);
+            x[place] = bad;
+            const Floats out = Through(KOLO_CODEC_INT8, x);
+            for (size_t i = 0; i < kUnit; i++) {
+                ASSERT_TRUE(std::isnan(out[i])) << bad << " at " << place << ", number " << i;
+            }
+            EXPECT_EQ(out[kUnit], 3.0f);
+        }
+    }
+}
+
+TEST(Codec, Int8SumsThatOverflowAreNaN)
+{
+    const Bytes large = Encoded(KOLO_CODEC_INT8, Floats(kUnit, 3e38f));
+    const void *src[] = {large.data(), large.data()};
+    Bytes sum(large.size());
+    kolo_codec_sum(KOLO_CODEC_INT8)(sum.data(), src, 2, 1, 0);
+    EXPECT_TRUE(std::isnan(Decoded(KOLO_CODEC_INT8, sum, 1)[0]));
+    kolo_codec_sum(KOLO_CODEC_INT8)(sum.data(), src, 1, 1, 0);
+    EXPECT_EQ(sum, large) << "one source is copied";
+}
+
+TEST(Codec, SmallBlocksBecomeZero)
+{
+    const float below = std::nextafter(KOLO_CODEC_FLOOR, 0.0f);
+    EXPECT_EQ(Through(KOLO_CODEC_INT8, {below, -below, 1e-45f}), (Floats{0, 0, 0}));
+    EXPECT_NEAR(Through(KOLO_CODEC_INT8, {KOLO_CODEC_FLOOR})[0] / KOLO_CODEC_FLOOR, 1, 1e-6);
+}
+
+TEST(Codec, Bf16KeepsInfinitiesAndNaN)
+{
+    const Floats out = Through(KOLO_CODEC_BF16, {kInfinity, -kInfinity, std::nanf(""), 1.0f});
+    EXPECT_EQ(out[0], kInfinity);
+    EXPECT_EQ(out[1], -kInfinity);
+    EXPECT_TRUE(std::isnan(out[2]));
+    EXPECT_EQ(out[3], 1.0f);
+}
+
+// ---- instruction sets ----
+
+struct Bits {
+    Bytes code, sum;
+    Floats decoded;
+
+    Bits(const kolo_kernels *k, const std::vector<Floats> &inputs, unsigned divisor)
+        : code(kolo_codec_units(KOLO_CODEC_INT8, inputs[0].size()) * KOLO_INT8_UNIT_BYTES),
+          sum(code.size()), decoded(inputs[0].size())
+    {
+        std::vector<Bytes> codes(inputs.size(), code);
+        std::vector<const void *> src;
+        for (size_t q = 0; q < inputs.size(); q++) {
+            k->encode_int8(codes[q].data(), inputs[q].data(), inputs[q].size());
+            src.push_back(codes[q].data());
+        }
+        code = codes[0];
+        k->sum_int8(sum.data(), src.data(), static_cast<unsigned>(src.size()),
+                    code.size() / KOLO_INT8_UNIT_BYTES, divisor);
+        k->decode_int8(decoded.data(), sum.data(), decoded.size());
+    }
+};
+
+bool SameBits(const Floats &a, const Floats &b)
+{
+    return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+TEST(Codec, AllInstructionSetsGiveTheSameBits)
+{
+    std::mt19937_64 random(7);
+    for (int kind = 0; kind < kKinds; kind++) {
+        for (const size_t count : {size_t{1}, size_t{59}, size_t{60}, size_t{61}, size_t{1000}}) {
+            std::vector<Floats> inputs;
+            for (int q = 0; q < 3; q++) {
+                inputs.push_back(Block(kind, count, random));
+            }
+            inputs[1][count / 2] = count == 1000 ? kInfinity : inputs[1][count / 2];
+            const Bits want(kolo_kernels_choose("generic"), inputs, 3);
+            for (const kolo_kernels *k : Kernels()) {
+                const Bits have(k, inputs, 3);
+                ASSERT_EQ(have.code, want.code) << k->isa << " kind " << kind << " of " << count;
+                ASSERT_EQ(have.sum, want.sum) << k->isa << " kind " << kind << " of " << count;
+                ASSERT_TRUE(SameBits(have.decoded, want.decoded)) << k->isa << " kind " << kind;
+            }
+        }
+    }
+}
+
+// ---- the bound ----
+
+Exact Magnitude(Exact x)
+{
+    return x < 0 ? -x : x;
+}
+
+// A reduction as a plan makes it: each rank encodes, one rank adds, all decode.
+struct Reduction {
+    kolo_codec codec;
+    std::vector<Floats> inputs;
+    unsigned divisor;
+
+    Floats Result() const
+    {
+        std::vector<Bytes> codes;
+        std::vector<const void *> src;
+        for (const Floats &x : inputs) {
+            codes.push_back(Encoded(codec, x));
+        }
+        for (const Bytes &code : codes) {
+            src.push_back(code.data());
+        }
+        Bytes sum(codes[0].size());
+        kolo_codec_sum(codec)(sum.data(), src.data(), static_cast<unsigned>(src.size()),
+                              sum.size() / kolo_codec_bytes(codec), divisor);
+        return Decoded(codec, sum, inputs[0].size());
+    }
+
+    // The largest error of the block as a part of what the bound allows; -1 if it says nothing.
+    double Worst() const
+    {
+        const int n = static_cast<int>(inputs.size());
+        const Exact share = divisor > 1 ? static_cast<Exact>(divisor) : 1;
+        const Floats out = Result();
+        kolo_codec_bound bound;
+        kolo_codec_bound_of(codec, 2, n, &bound);
+        double worst = 0;
+        for (size_t i = 0; i < out.size(); i++) {
+            const size_t begin =
+                i / static_cast<size_t>(bound.block) * static_cast<size_t>(bound.block);
+            const size_t end = std::min(out.size(), begin + static_cast<size_t>(bound.block));
+            Exact exact = 0, total = 0;
+            for (const Floats &x : inputs) {
+                float most = 0;
+                for (size_t j = begin; j < end; j++) {
+                    most = std::max(most, std::fabs(x[j]));
+                }
+                exact += static_cast<Exact>(x[i]);
+                total += static_cast<Exact>(most);
+            }
+            const Exact error = Magnitude(static_cast<Exact>(out[i]) - exact / share);
+            const Exact allowed =
+                static_cast<Exact>(bound.factor) * total / share + static_cast<Exact>(bound.floor);
+            worst = std::max(worst, static_cast<double>(error / allowed));
+        }
+        return worst;
+    }
+};
+
+void ExpectBound(kolo_codec codec, long blocks)
+{
+    std::mt19937_64 random(20261126);
+    double worst = 0;
+    for (long done = 0; done < blocks; done++) {
+        Reduction r = {codec, {}, 0};
+        const unsigned n = 2 + static_cast<unsigned>(random() % 7);
+        for (unsigned q = 0; q < n; q++) {
+            r.inputs.push_back(Block(static_cast<int>(done % kKinds), kUnit, random));
+        }
+        r.divisor = done % 3 == 0 ? n : 0;
+        const double part = r.Worst();
+        ASSERT_LE(part, 1.0) << "block " << done << " of kind " << done % kKinds;
+        worst = std::max(worst, part);
+    }
+    EXPECT_GT(worst, codec == KOLO_CODEC_INT8 ? 0.5 : 0.4) << "the bound is far too wide";
+    std::printf("%s: %ld blocks, the largest error is %.3f of the bound\n", kolo_codec_name(codec),
+                blocks, worst);
+}
+
+long Blocks()
+{
+    return std::getenv("KOLO_TEST_WHOLE") != nullptr ? 1000000 : 4000;
+}
+
+TEST(Codec, Int8SumsKeepTheBound)
+{
+    ExpectBound(KOLO_CODEC_INT8, Blocks());
+}
+
+TEST(Codec, Bf16SumsKeepTheBound)
+{
+    ExpectBound(KOLO_CODEC_BF16, Blocks());
+}
+
+} // namespace
