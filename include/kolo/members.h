@@ -51,11 +51,12 @@ KOLO_CHECK kolo_status kolo_comm_grow(struct kolo_comm *comm, const struct kolo_
 /* Agree among the survivors on the bitwise AND of their words, and on the ranks that have failed.
  * All ranks of `comm` that live call it; it may have failed. Every rank that gets OK gets the same
  * *word and the same failed[room], ascending, with their number in `count_out` (which may be NULL),
- * also if ranks die meanwhile. A rank that has not come after the time-out of `comm` counts as
- * failed, and gets PEER if it comes later. No rank waits for one that has ended. All ranks must be
- * on one host, and share memory. Errors: INVALID (also inside a group), UNSUPPORTED (ranks of
- * several hosts), PEER (the others go on without this rank), ABORTED (kolo_comm_abort() meanwhile),
- * SYSTEM. */
+ * also if ranks die meanwhile. No rank waits for one that has ended. A rank that has not come after
+ * the time-out of `comm` counts as failed, and gets PEER if it comes later. If the ranks are on
+ * several hosts, it cannot be left out: then all others get TIMEOUT, or LINK if it is not reached,
+ * which name it. Errors: INVALID (also inside a group), PEER (the others go on without this rank, or
+ * have given up because of it), TIMEOUT, LINK, ABORTED (kolo_comm_abort() meanwhile; over several
+ * hosts on any rank), UNSUPPORTED (no TCP between the ranks, and no shared memory), SYSTEM. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_agree(struct kolo_comm *comm, uint64_t *word, int failed[],
                                        int room, int *count_out);

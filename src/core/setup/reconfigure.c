@@ -7,10 +7,9 @@
  * gone (agree.h), and so all of them begin the same next attempt, or all end. New ranks share no
  * memory with them. They look for the first meeting of a later attempt: it is served once the old
  * ranks have given up the earlier one. */
-#include "core/call/fast_path.h"
+#include "core/agree/agree.h"
 #include "core/failure/failure.h"
 #include "core/health/gone.h"
-#include "core/setup/agree.h"
 #include "core/setup/create.h"
 #include "core/setup/join.h"
 
@@ -334,24 +333,15 @@ static kolo_status check_members(struct change *g, bool *take_part)
 static kolo_status check_arguments(const struct kolo_comm *comm, const struct kolo_id *id,
                                    const int *members, struct kolo_comm *const *out)
 {
-    if (comm == NULL || id == NULL || members == NULL || out == NULL) {
-        return kolo_fail(KOLO_ERR_INVALID, "%s is NULL",
-                         comm == NULL      ? "comm"
-                         : id == NULL      ? "id"
-                         : members == NULL ? "members"
-                                           : "out");
-    }
-    if (comm->ranks.fork_generation != kolo_fork_generation()) {
-        return kolo_fail(KOLO_ERR_FORKED, "this communicator belongs to the parent process");
-    }
-    if (kolo_group_depth > 0) {
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_comm_reconfigure() inside a group");
-    }
-    return kolo_agree_is_possible(comm)
+    KOLO_TRY(kolo_check_members_call(comm, "kolo_comm_reconfigure"));
+    KOLO_TRY(kolo_check_given("id", id));
+    KOLO_TRY(kolo_check_given("members", members));
+    KOLO_TRY(kolo_check_given("out", out));
+    return kolo_agree_is_on_board(comm) || comm->ranks.nranks == 1
                ? KOLO_OK
                : kolo_fail(KOLO_ERR_UNSUPPORTED,
-                           "the ranks share no memory to agree in: they are on %d hosts, or use "
-                           "a transport without it",
+                           "the ranks share no memory: they are on %d hosts, or use a transport "
+                           "without it",
                            comm->ranks.nhosts);
 }
 
@@ -429,9 +419,8 @@ kolo_status kolo_comm_enter(const struct kolo_id *id, int nranks, int rank,
     KOLO_UNCANCELLED;
     struct change g = {.seat = rank};
     int timeout_ms = 0;
-    if (id == NULL || out == NULL) {
-        return kolo_fail(KOLO_ERR_INVALID, "%s is NULL", id == NULL ? "id" : "out");
-    }
+    KOLO_TRY(kolo_check_given("id", id));
+    KOLO_TRY(kolo_check_given("out", out));
     KOLO_TRY(kolo_options_timeout(config, &timeout_ms));
     kolo_status st = begin_change(&g, id, nranks, timeout_ms);
     st = st == KOLO_OK ? kolo_check_range("rank", rank, 0, nranks - 1) : st;
