@@ -69,10 +69,11 @@ KOLO_CHECK kolo_status kolo_comm_agree(struct kolo_comm *comm, uint64_t *word, i
  *
  * If members die meanwhile, the others try again without them: those behind move up. So the size
  * may be smaller than asked for; with kolo_comm_failed_ranks() or new numbers the caller finds out
- * who is missing. On one host either all survivors get the new communicator, or none does. `config`
- * NULL: the options of `comm`. Errors: INVALID (also inside a group, and if the lists differ),
- * UNSUPPORTED (ranks of several hosts), PEER (the others go on without this rank; no rank is left),
- * TIMEOUT, ABORTED (kolo_comm_abort() meanwhile), SYSTEM. */
+ * who is missing. Either all survivors get the new communicator, or none does. If the old ranks are
+ * on several hosts, and there are new ones, a death ends the call with PEER on all: the caller may
+ * call again, with a new id. `config` NULL: the options of `comm`. Errors: INVALID (also inside a
+ * group, and if the lists differ), UNSUPPORTED (as kolo_comm_agree()), PEER (the others go on without
+ * this rank; no rank is left), TIMEOUT, LINK, ABORTED (kolo_comm_abort() meanwhile), SYSTEM. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_reconfigure(struct kolo_comm *comm, const struct kolo_id *id,
                                              const int members[], int nranks,
@@ -80,7 +81,7 @@ KOLO_CHECK kolo_status kolo_comm_reconfigure(struct kolo_comm *comm, const struc
                                              struct kolo_comm **out);
 /* Enter a communicator that old ranks form by kolo_comm_reconfigure(), as its rank `rank` of
  * `nranks`. If members die meanwhile, numbers may be smaller than these. Errors: INVALID, PEER (the
- * others go on without this rank), TIMEOUT, SYSTEM. */
+ * others go on without this rank, or a member of several hosts has died), TIMEOUT, LINK, SYSTEM. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_enter(const struct kolo_id *id, int nranks, int rank,
                                        const struct kolo_config *config, struct kolo_comm **out);

@@ -3,9 +3,10 @@
  *
  * usage: members TRIALS SEED kill|stop [NAMESPACE=ADDRESS ...]
  *
- * With network namespaces, each rank is in one of them, which is another host for it. Each trial starts 2 to 8 old ranks and up to 2 new ones, as processes, and draws an operation, the
- * victims, and for each the moment after the operation has begun. All that a rank is told it writes
- * into memory that this program shares with it. Afterwards:
+ * Each trial starts 2 to 8 old ranks and up to 2 new ones, as processes, and draws an operation, the
+ * victims, and for each the moment after the operation has begun. With network namespaces, each rank
+ * is in one of them, which is a host of its own. All that a rank is told it writes into memory that
+ * this program shares with it. Afterwards:
  *  - every survivor ended within its time-outs;
  *  - all that ever got the result of an agreement got the same, also ranks that died later;
  *  - no survivor was taken for dead;
@@ -269,9 +270,6 @@ static void draw_trial(bool stops)
     if (stops) { /* shrinking excludes whoever its caller says, and growing ends */
         trial.operation = draw(2) == 0 ? AGREE : RECONFIGURE;
     }
-    if (nhosts > 0 && trial.operation == RECONFIGURE) {
-        trial.operation = AGREE;
-    }
     const bool grows = trial.operation == GROW || trial.operation == RECONFIGURE;
     trial.nold = 2 + draw(MOST_OLD - 1);
     trial.nnew = grows && !stops ? draw(MOST_NEW + 1) : 0;
@@ -421,6 +419,13 @@ static void check_steps(int number, int n)
     }
 }
 
+/* The operation is not tried again without a rank that died in it. */
+static bool ends_with_a_rank(void)
+{
+    return trial.operation == GROW ||
+           (trial.operation == RECONFIGURE && nhosts > 0 && trial.nnew > 0);
+}
+
 static void check_reports(int number, int n)
 {
     const struct report *first = NULL;
@@ -440,7 +445,7 @@ static void check_reports(int number, int n)
             complain(number, "rank %d: %s (%s), another %s (%s)", i, kolo_status_name(r->changed),
                      r->text, kolo_status_name(first->changed), first->text);
         } else if (r->last != KOLO_OK && any_old &&
-                   (trial.operation != GROW || r->changed == KOLO_OK)) {
+                   (!ends_with_a_rank() || r->changed == KOLO_OK)) {
             complain(number, "rank %d: %s %s", i, kolo_status_name(r->last), r->text);
         } else if (r->size != first->size || r->epoch != first->epoch) {
             complain(number, "rank %d is one of %d in epoch %d, another of %d in %d", i, r->size,
