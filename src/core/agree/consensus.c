@@ -98,7 +98,7 @@ struct kolo_says kolo_consensus_take(struct kolo_consensus *c, int from, enum ko
         }
         break;
     case KOLO_BALLOT_ACCEPTED:
-        v->accepted = c->proposer == c->rank;
+        v->accepted = true; /* none comes but for what this rank has proposed */
         break;
     case KOLO_BALLOT_DECIDED:
         adopt(c, from, word, seen);

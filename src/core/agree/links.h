@@ -56,7 +56,8 @@ struct kolo_agree_links {
     struct kolo_env env;
     struct kolo_agree_line *line; /* [nranks] */
     uint64_t number;              /* of the last agreement that this rank has come to */
-    bool has_decided;             /* it has ended with the decision in `decision` */
+    /* The last one, with its number: who asks for it gets it, also while the next one goes on. */
+    bool has_decided;
     struct kolo_agree_frame *decision;
 };
 

@@ -185,7 +185,6 @@ static void send_rest(const struct vote *v)
 static void begin(struct vote *v, uint64_t word)
 {
     v->links->number++;
-    v->links->has_decided = false;
     v->frame->number = v->links->number;
     for (int q = 0; q < v->machine.nranks; q++) {
         struct kolo_voter *voter = &v->machine.voter[q];

@@ -25,6 +25,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* After a time-out, how long others may take to say that they have the communicator. */
+enum { LATE_MS = 1000 };
+
 /* ---- creation ---- */
 
 static void abort_path(void *owner, const struct kolo_verdict *why)
@@ -241,6 +244,8 @@ static kolo_status settle_over_links(struct kolo_comm *c, int limit_ms, kolo_sta
         parent->at_fault = seen[q] == KOLO_SEEN_GONE ? q : parent->at_fault;
     }
     free(seen);
+    KOLO_LOG(INFO, INIT, "comm %p rank %d: %s, and by the others the communicator %s", (void *)c,
+             c->ranks.rank, text, agreed && word != 0 ? "stands" : "does not stand");
     return agreed && word != 0 ? KOLO_OK : kolo_fail(st, "%s", text);
 }
 
@@ -268,7 +273,7 @@ kolo_status kolo_create_at(const struct kolo_meet *meet, int nranks, int rank, b
                        : st;
     st = st == KOLO_OK ? join_over_boot(c, boot, &rounds, at) : st;
     st = st == KOLO_ERR_PEER && boot != NULL ? find_reason(boot, st) : st;
-    st = settle(c, limit_ms / 4 + 1, st);
+    st = settle(c, st == KOLO_ERR_TIMEOUT ? LATE_MS : limit_ms / 4 + 1, st);
     st = st == KOLO_OK ? join_path(c, false) : st;
     if (st != KOLO_OK && boot != NULL) {
         kolo_boot_give_up(boot, st);
