@@ -54,9 +54,10 @@ KOLO_CHECK kolo_status kolo_comm_grow(struct kolo_comm *comm, const struct kolo_
  * also if ranks die meanwhile. No rank waits for one that has ended. A rank that has not come after
  * the time-out of `comm` counts as failed, and gets PEER if it comes later. If the ranks are on
  * several hosts, it cannot be left out: then all others get TIMEOUT, or LINK if it is not reached,
- * which name it. Errors: INVALID (also inside a group), PEER (the others go on without this rank, or
- * have given up because of it), TIMEOUT, LINK, ABORTED (kolo_comm_abort() meanwhile; over several
- * hosts on any rank), UNSUPPORTED (no TCP between the ranks, and no shared memory), SYSTEM.
+ * which name it; a rank that comes when the others have destroyed `comm` counts them as failed.
+ * Errors: INVALID (also inside a group), PEER (the others go on without this rank, or have given up
+ * because of it), TIMEOUT, LINK, ABORTED (kolo_comm_abort() meanwhile; over several hosts on any
+ * rank), UNSUPPORTED (no TCP between the ranks, and no shared memory), SYSTEM.
  * Cost: over several hosts 4 messages one after the other, and several for each pair of ranks; the
  * first agreement makes a connection for each pair. */
 KOLO_EXPORT

@@ -182,15 +182,17 @@ static void send_rest(const struct vote *v)
     }
 }
 
+/* What a rank said before it left is heard before it counts as gone, and is read before anything is
+ * written to it, which may find its connection closed: it may have given up this agreement. */
 static void begin(struct vote *v, uint64_t word)
 {
+    kolo_agree_links_progress(v->links);
     v->links->number++;
     v->frame->number = v->links->number;
     for (int q = 0; q < v->machine.nranks; q++) {
         struct kolo_voter *voter = &v->machine.voter[q];
         voter->out = kolo_agree_is_out(v->a, q);
-        voter->gone = q != v->machine.rank && is_gone(v, q);
-        if (q != v->machine.rank && !voter->out && !voter->gone) {
+        if (q != v->machine.rank && !voter->out && !is_gone(v, q)) {
             kolo_agree_links_meet(v->links, q);
         }
     }

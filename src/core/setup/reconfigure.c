@@ -72,6 +72,16 @@ static kolo_status say_lost(const struct kolo_change *g, int q)
     return kolo_fail(KOLO_ERR_PEER, "%s before the new communicator stood", who);
 }
 
+/* On a board, who is late is left out. Over hosts the late end the call, so all get the time that
+ * the longest attempt takes, or one that is only slow would be named. */
+static int retry_limit_ms(const struct kolo_change *g)
+{
+    const int left_ms = kolo_change_left_ms(g), least_ms = g->timeout_ms / 8;
+    return 1 + (g->over_hosts            ? left_ms + 2 * least_ms
+                : left_ms / 2 > least_ms ? left_ms / 2
+                                         : least_ms);
+}
+
 /* After an attempt that failed on all ranks: OK if all try again. */
 static kolo_status agree_to_retry(struct kolo_change *g, const bool *take_part, kolo_status st,
                                   int *vain)
@@ -83,8 +93,7 @@ static kolo_status agree_to_retry(struct kolo_change *g, const bool *take_part, 
     if (seen == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", g->comm->ranks.nranks);
     }
-    const int half_ms = kolo_change_left_ms(g) / 2, least_ms = g->timeout_ms / 8;
-    const int limit_ms = 1 + (half_ms > least_ms ? half_ms : least_ms);
+    const int limit_ms = retry_limit_ms(g);
     const kolo_status agreed =
         kolo_agree_among(g->comm, take_part, limit_ms, g->aborts, &word, seen);
     const int lost = agreed == KOLO_OK ? find_lost(g, seen) : -1;
