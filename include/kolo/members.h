@@ -51,11 +51,15 @@ KOLO_CHECK kolo_status kolo_comm_grow(struct kolo_comm *comm, const struct kolo_
 /* Agree among the survivors on the bitwise AND of their words, and on the ranks that have failed.
  * All ranks of `comm` that live call it; it may have failed. Every rank that gets OK gets the same
  * *word and the same failed[room], ascending, with their number in `count_out` (which may be NULL),
- * also if ranks die meanwhile. A rank that has not come after the time-out of `comm` counts as
- * failed, and gets PEER if it comes later. No rank waits for one that has ended. All ranks must be
- * on one host, and share memory. Errors: INVALID (also inside a group), UNSUPPORTED (ranks of
- * several hosts), PEER (the others go on without this rank), ABORTED (kolo_comm_abort() meanwhile),
- * SYSTEM. */
+ * also if ranks die meanwhile. No rank waits for one that has ended. A rank that has not come after
+ * the time-out of `comm` counts as failed, and gets PEER if it comes later. If the ranks are on
+ * several hosts, it cannot be left out: then all others get TIMEOUT, or LINK if it is not reached,
+ * which name it; a rank that comes when the others have destroyed `comm` counts them as failed.
+ * Errors: INVALID (also inside a group), PEER (the others go on without this rank, or have given up
+ * because of it), TIMEOUT, LINK, ABORTED (kolo_comm_abort() meanwhile; over several hosts on any
+ * rank), UNSUPPORTED (no TCP between the ranks, and no shared memory), SYSTEM.
+ * Cost: over several hosts 4 messages one after the other, and several for each pair of ranks; the
+ * first agreement makes a connection for each pair. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_agree(struct kolo_comm *comm, uint64_t *word, int failed[],
                                        int room, int *count_out);
@@ -68,10 +72,11 @@ KOLO_CHECK kolo_status kolo_comm_agree(struct kolo_comm *comm, uint64_t *word, i
  *
  * If members die meanwhile, the others try again without them: those behind move up. So the size
  * may be smaller than asked for; with kolo_comm_failed_ranks() or new numbers the caller finds out
- * who is missing. On one host either all survivors get the new communicator, or none does. `config`
- * NULL: the options of `comm`. Errors: INVALID (also inside a group, and if the lists differ),
- * UNSUPPORTED (ranks of several hosts), PEER (the others go on without this rank; no rank is left),
- * TIMEOUT, ABORTED (kolo_comm_abort() meanwhile), SYSTEM. */
+ * who is missing. Either all survivors get the new communicator, or none does. If the old ranks are
+ * on several hosts, and there are new ones, a death ends the call with PEER on all: the caller may
+ * call again, with a new id. `config` NULL: the options of `comm`. Errors: INVALID (also inside a
+ * group, and if the lists differ), UNSUPPORTED (as kolo_comm_agree()), PEER (the others go on without
+ * this rank; no rank is left), TIMEOUT, LINK, ABORTED (kolo_comm_abort() meanwhile), SYSTEM. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_reconfigure(struct kolo_comm *comm, const struct kolo_id *id,
                                              const int members[], int nranks,
@@ -79,7 +84,7 @@ KOLO_CHECK kolo_status kolo_comm_reconfigure(struct kolo_comm *comm, const struc
                                              struct kolo_comm **out);
 /* Enter a communicator that old ranks form by kolo_comm_reconfigure(), as its rank `rank` of
  * `nranks`. If members die meanwhile, numbers may be smaller than these. Errors: INVALID, PEER (the
- * others go on without this rank), TIMEOUT, SYSTEM. */
+ * others go on without this rank, or a member of several hosts has died), TIMEOUT, LINK, SYSTEM. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_enter(const struct kolo_id *id, int nranks, int rank,
                                        const struct kolo_config *config, struct kolo_comm **out);

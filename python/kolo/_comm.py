@@ -194,9 +194,10 @@ class Comm:
 
     def agree(self, word: int = 0) -> tuple[int, list[int]]:
         """The bitwise AND of the survivors' words of 64 bits, and the ranks that have failed: the same on all
-        survivors, whoever dies meanwhile. All ranks that live call it, of one host, also after a failure.
+        survivors, whoever dies meanwhile. All ranks that live call it, also after a failure.
 
-        Raises PeerError on a rank without which the others have gone on."""
+        Raises PeerError on a rank without which the others have gone on, and TimedOutError on all ranks if
+        one of several hosts lives, and does not come."""
         agreed = ctypes.c_uint64(word)
         ranks = (ctypes.c_int * self.size)()
         count = ctypes.c_int()
@@ -206,7 +207,7 @@ class Comm:
     def reconfigure(self, id: bytes, members: Sequence[int], config: Optional[Config] = None) -> Comm:
         """Form a communicator of any of these ranks and new ones, in any order: members[i] becomes rank i; -1 is a
         new rank, which calls Comm.enter() with `id`, a new one of create_id() for each call. The ranks in the
-        list call this, on one host, also after a failure. Who dies meanwhile is left out, and others move up."""
+        list call this, also after a failure. Who dies meanwhile is left out, and others move up."""
         ranks = (ctypes.c_int * len(members))(*members)
         out = ctypes.c_void_p()
         check(lib.kolo_comm_reconfigure(self._open(), id_of(id), ranks, len(members), config_of(config),

@@ -91,6 +91,9 @@ KOLO_CHECK kolo_status kolo_boot_serve(struct kolo_meet *meet, bool net);
  * UNSUPPORTED (made on another host). */
 KOLO_CHECK kolo_status kolo_meet_from_id(const struct kolo_id *id, struct kolo_meet *out);
 
+/* Whether a process of this host made the id. */
+bool kolo_id_is_from_here(const struct kolo_id *id);
+
 /* A number that is equal for processes that can share memory and meet. It is made of the kernel's
  * boot id, the network namespace and the user namespace, never of the host's name. The call reads
  * three files, so the caller should keep the result. */

@@ -88,6 +88,13 @@ kolo_status kolo_id_create(struct kolo_id *out)
     return KOLO_OK;
 }
 
+bool kolo_id_is_from_here(const struct kolo_id *id)
+{
+    struct id is;
+    memcpy(&is, id->bytes, sizeof is);
+    return is.host == kolo_host_id();
+}
+
 kolo_status kolo_meet_from_id(const struct kolo_id *id, struct kolo_meet *out)
 {
     struct id is;

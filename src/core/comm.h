@@ -56,27 +56,30 @@ struct kolo_member { /* a rank, as this one sees it */
     bool in_slots;                  /* its outbox is mapped */
     _Atomic int end;                /* 1 + enum kolo_end, where it is known; 0: not */
     _Atomic bool calls_on;          /* it has connected to this rank, and waits for the same */
+    _Atomic bool left_out;          /* agreements leave it out; core/agree */
 };
 
 struct kolo_p2p;
 struct kolo_comm_path;
+struct kolo_agree_links;
 
 /* Nothing but parts: a file includes the header of each part that it uses. */
 struct kolo_comm {
-    struct kolo_ranks ranks;             /* who: fixed once it has come up */
-    struct kolo_options options;         /* fixed */
-    struct kolo_comm_layout layout;      /* rings, trees, groups: fixed */
-    struct kolo_selection selection;     /* which algorithm: fixed */
-    struct kolo_rendezvous rendezvous;   /* where parts and survivors meet again */
-    struct kolo_joining joining;         /* while it comes up */
-    struct kolo_member *member;          /* [nranks] each rank, as this one sees it */
-    struct kolo_links links;             /* transports and mapped memory */
-    struct kolo_call_queue queue;        /* collectives that could not run at once */
-    struct kolo_programs programs;       /* caches of plans and programs */
-    struct kolo_health health;           /* status board, watchdog */
-    struct kolo_failure_state failure;   /* what ended it */
-    struct kolo_p2p *p2p;                /* sends and receives; made when first used */
-    struct kolo_comm_path *_Atomic path; /* of a GPU; NULL: host memory alone */
+    struct kolo_ranks ranks;              /* who: fixed once it has come up */
+    struct kolo_options options;          /* fixed */
+    struct kolo_comm_layout layout;       /* rings, trees, groups: fixed */
+    struct kolo_selection selection;      /* which algorithm: fixed */
+    struct kolo_rendezvous rendezvous;    /* where parts and survivors meet again */
+    struct kolo_joining joining;          /* while it comes up */
+    struct kolo_member *member;           /* [nranks] each rank, as this one sees it */
+    struct kolo_links links;              /* transports and mapped memory */
+    struct kolo_call_queue queue;         /* collectives that could not run at once */
+    struct kolo_programs programs;        /* caches of plans and programs */
+    struct kolo_health health;            /* status board, watchdog */
+    struct kolo_failure_state failure;    /* what ended it */
+    struct kolo_agree_links *agree_links; /* where members share no board; NULL: they do */
+    struct kolo_p2p *p2p;                 /* sends and receives; made when first used */
+    struct kolo_comm_path *_Atomic path;  /* of a GPU; NULL: host memory alone */
 };
 
 /* What plans of this communicator are made for; it points into the communicator. */

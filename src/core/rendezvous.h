@@ -22,6 +22,7 @@ struct kolo_joining { /* while the communicator comes up */
     struct kolo_host *host;
     struct kolo_graph *machine; /* of KOLO_TOPO_FILE, until the order is known; NULL: none */
     char *table_text;           /* until all have it */
+    bool is_ready;              /* this rank has all, and waits only to hear that the others have */
 };
 
 #endif

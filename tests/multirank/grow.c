@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TIMEOUT_MS = 5000, CALLS = 2000, DIES_MS = 50 };
+enum { CALLS = 2000, DIES_MS = 50 };
 
 static double now_ms(void)
 {
@@ -140,11 +140,9 @@ static int use(struct kolo_comm *grown, kolo_status st, double since)
 static int old_rank(const char *path, int nranks, int dies_us, int aborts_us)
 {
     struct kolo_comm *comm = NULL, *grown = NULL;
-    struct kolo_config config = KOLO_CONFIG_INIT;
     struct kolo_id id;
     pthread_t thread;
-    config.timeout_ms = TIMEOUT_MS;
-    kolo_status st = kolo_comm_create_env(&config, &comm);
+    kolo_status st = kolo_comm_create_env(NULL, &comm);
     st = st == KOLO_OK ? share_id(comm, path, &id) : st;
     if (st != KOLO_OK) {
         return say("start", st, now_ms());
@@ -176,16 +174,14 @@ static int old_rank(const char *path, int nranks, int dies_us, int aborts_us)
 static int new_rank(const char *path, int nranks, int dies_us, int rank)
 {
     struct kolo_comm *grown = NULL;
-    struct kolo_config config = KOLO_CONFIG_INIT;
     struct kolo_id id;
     struct later dies = {NULL, dies_us};
-    config.timeout_ms = TIMEOUT_MS;
     get_id(path, &id);
     if (dies_us >= 0) {
         start(die_later, &dies);
     }
     const double since = now_ms();
-    const kolo_status st = kolo_comm_grow(NULL, &id, nranks, rank, &config, &grown);
+    const kolo_status st = kolo_comm_grow(NULL, &id, nranks, rank, NULL, &grown);
     (void)use(grown, st, since);
     kolo_comm_destroy(grown);
     return 0;

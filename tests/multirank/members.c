@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Ranks that agree, shrink, grow and reconfigure, while some of them are killed or stopped.
  *
- * usage: members TRIALS SEED kill|stop
+ * usage: members TRIALS SEED kill|stop [NAMESPACE=ADDRESS ...]
  *
  * Each trial starts 2 to 8 old ranks and up to 2 new ones, as processes, and draws an operation, the
- * victims, and for each the moment after the operation has begun. All that a rank is told it writes
- * into memory that this program shares with it. Afterwards:
+ * victims, and for each the moment after the operation has begun. With network namespaces, each rank
+ * is in one of them, which is a host of its own. All that a rank is told it writes into memory that
+ * this program shares with it. Afterwards:
  *  - every survivor ended within its time-outs;
  *  - all that ever got the result of an agreement got the same, also ranks that died later;
  *  - no survivor was taken for dead;
  *  - either all survivors have the new communicator, or none; and its sums are right.
- * A stopped rank goes on after the others, and must then be told that they have gone on. */
+ * A stopped rank goes on after the others, and must then be told that they have gone on. Over hosts
+ * they have given up instead, have named it, and have left. */
 #include <kolo/kolo.h>
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -28,6 +32,7 @@
 
 enum { MOST_OLD = 8, MOST_NEW = 2, MOST = MOST_OLD + MOST_NEW, STEPS = 40, SUMS = 10, ROUNDS = 4 };
 enum { TIMEOUT_MS = 6000, LIMIT_MS = 5 * TIMEOUT_MS + 10000, LONGEST_US = 12000, TEXT = 300 };
+enum { MOST_HOSTS = 4 };
 enum operation { AGREE, SHRINK, GROW, RECONFIGURE, OPERATIONS };
 static const char *const names[] = {"agree", "shrink", "grow", "reconfigure"};
 
@@ -51,6 +56,7 @@ struct trial {
     int nold, nnew, nmembers;
     int members[MOST];   /* of reconfigure: ranks, -1 */
     int victim_us[MOST]; /* when it ends; -1: it is none */
+    int host[MOST];
     bool stops;
 };
 
@@ -62,6 +68,11 @@ struct shared {
 static struct shared *shared;
 static struct trial trial;
 static int me; /* old ranks first */
+
+static struct host {
+    char name[64], address[64];
+} hosts[MOST_HOSTS];
+static int nhosts; /* 0: all ranks are on this one */
 
 static double now_ms(void)
 {
@@ -265,6 +276,10 @@ static void draw_trial(bool stops)
     draw_members();
     for (int i = 0; i < MOST; i++) {
         trial.victim_us[i] = -1;
+        trial.host[i] = nhosts > 0 ? draw(nhosts) : 0;
+    }
+    if (nhosts > 1) { /* the first two never share a host */
+        trial.host[1] = (trial.host[0] + 1 + draw(nhosts - 1)) % nhosts;
     }
     const int two = trial.nold > 2 && !stops ? draw(2) : 0;
     for (int i = 0; i <= two; i++) {
@@ -276,12 +291,33 @@ static void draw_trial(bool stops)
     }
 }
 
+/* Whether this process is on the rank's host now, and knows where the ranks meet. */
+static bool go_to_host(int rank, int number)
+{
+    char text[160];
+    (void)snprintf(text, sizeof text, "/run/netns/%s", hosts[trial.host[rank]].name);
+    const int fd = open(text, O_RDONLY | O_CLOEXEC);
+    const bool there = fd >= 0 && setns(fd, CLONE_NEWNET) == 0;
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    (void)snprintf(text, sizeof text, "%s:%d", hosts[trial.host[0]].address,
+                   10000 + ((int)getppid() * 31 + number) % 20000);
+    (void)setenv("KOLO_ROOT", text, 1);
+    (void)setenv("KOLO_SECRET", "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
+                 1);
+    return there;
+}
+
 static pid_t start_rank(int rank, int number)
 {
     char text[64];
     const pid_t pid = fork();
     if (pid == 0) {
         me = rank;
+        if (nhosts > 0 && !go_to_host(rank, number)) {
+            _exit(1);
+        }
         (void)snprintf(text, sizeof text, "members-%d-%d", (int)getppid(), number);
         setenv("KOLO_JOB", text, 1);
         (void)snprintf(text, sizeof text, "%d", rank);
@@ -321,6 +357,9 @@ static void __attribute__((format(printf, 2, 3))) complain(int number, const cha
     }
     (void)printf("trial %d (%s, %d and %d ranks", number, names[trial.operation], trial.nold,
                  trial.nnew);
+    for (int i = 0; i < trial.nold + trial.nnew && nhosts > 0; i++) {
+        (void)printf("%s%d", i == 0 ? " on hosts " : ",", trial.host[i]);
+    }
     for (int i = 0; i < MOST; i++) {
         if (trial.victim_us[i] >= 0) {
             (void)printf(", rank %d %s after %d us", i, trial.stops ? "stops" : "dies",
@@ -334,11 +373,32 @@ static void __attribute__((format(printf, 2, 3))) complain(int number, const cha
     (void)printf("\n");
 }
 
+static bool takes_part(int rank)
+{
+    me = rank;
+    return is_member();
+}
+
+/* In the first communicator, ranks have the numbers of the trial. */
+static void check_names(int number, int rank)
+{
+    const struct report *r = &shared->report[rank];
+    const bool comes_last = trial.stops && nhosts > 0 && trial.victim_us[rank] >= 0;
+    for (int i = 0; i < atomic_load(&r->nsteps) && !comes_last; i++) {
+        for (int q = 0; q < trial.nold && r->step[i].epoch == 0; q++) {
+            if ((r->step[i].failed >> q & 1) != 0 && trial.victim_us[q] < 0 && takes_part(q)) {
+                complain(number, "rank %d was told that rank %d has failed, which lives", rank, q);
+            }
+        }
+    }
+}
+
 /* Communicators differ by their epoch: every change makes one more, the same for all. */
 static void check_steps(int number, int n)
 {
     for (int i = 0; i < n; i++) {
         const struct report *a = &shared->report[i];
+        check_names(number, i);
         for (int j = 0; j < i; j++) {
             const struct report *b = &shared->report[j];
             int at[2] = {0, 0}; /* new ranks have no steps of the first communicator */
@@ -360,10 +420,11 @@ static void check_steps(int number, int n)
     }
 }
 
-static bool takes_part(int rank)
+/* The operation is not tried again without a rank that died in it. */
+static bool ends_with_a_rank(void)
 {
-    me = rank;
-    return is_member();
+    return trial.operation == GROW ||
+           (trial.operation == RECONFIGURE && nhosts > 0 && trial.nnew > 0);
 }
 
 static void check_reports(int number, int n)
@@ -385,7 +446,7 @@ static void check_reports(int number, int n)
             complain(number, "rank %d: %s (%s), another %s (%s)", i, kolo_status_name(r->changed),
                      r->text, kolo_status_name(first->changed), first->text);
         } else if (r->last != KOLO_OK && any_old &&
-                   (trial.operation != GROW || r->changed == KOLO_OK)) {
+                   (!ends_with_a_rank() || r->changed == KOLO_OK)) {
             complain(number, "rank %d: %s %s", i, kolo_status_name(r->last), r->text);
         } else if (r->size != first->size || r->epoch != first->epoch) {
             complain(number, "rank %d is one of %d in epoch %d, another of %d in %d", i, r->size,
@@ -403,6 +464,27 @@ static void check_reports(int number, int n)
         if (trial.victim_us[i] >= 0 && takes_part(i) && r->last == KOLO_OK && first != NULL &&
             first->size < nsurvivors + 1) {
             complain(number, "rank %d stopped, and was not told that the others have gone on", i);
+        }
+    }
+}
+
+/* Over hosts, nobody goes on without a rank that lives: all give up, and name it. By the time when it
+ * goes on they have left, so it may agree alone. */
+static void check_given_up(int number, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const struct report *r = &shared->report[i];
+        char name[32] = "";
+        const bool in_new = trial.operation == RECONFIGURE && r->changed == KOLO_OK;
+        for (int k = 0; k < (in_new ? trial.nmembers : n); k++) {
+            const int q = in_new ? trial.members[k] : k;
+            if (q >= 0 && trial.victim_us[q] >= 0) {
+                (void)snprintf(name, sizeof name, "rank %d", k);
+            }
+        }
+        if (trial.victim_us[i] < 0 && takes_part(i) && r->last != KOLO_OK &&
+            (r->last != KOLO_ERR_TIMEOUT || strstr(r->text, name) == NULL)) {
+            complain(number, "rank %d: %s %s", i, kolo_status_name(r->last), r->text);
         }
     }
 }
@@ -434,12 +516,28 @@ static void run_trial(int number, bool stops)
         return;
     }
     check_steps(number, n);
-    check_reports(number, n);
+    if (stops && nhosts > 0) {
+        check_given_up(number, n);
+    } else {
+        check_reports(number, n);
+    }
+}
+
+/* Arguments are NAMESPACE=ADDRESS. */
+static bool read_hosts(int count, char **arguments)
+{
+    for (nhosts = 0; nhosts < count && nhosts < MOST_HOSTS; nhosts++) {
+        struct host *host = &hosts[nhosts];
+        if (sscanf(arguments[nhosts], "%63[^=]=%63s", host->name, host->address) != 2) {
+            return false;
+        }
+    }
+    return nhosts == count;
 }
 
 int main(int argc, char **argv)
 {
-    if (argc != 4) {
+    if (argc < 4 || !read_hosts(argc - 4, argv + 4)) {
         return 2;
     }
     const int trials = atoi(argv[1]);

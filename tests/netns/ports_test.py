@@ -32,13 +32,13 @@ def ports(ends):
 
 
 def test_range():
-    """Two ranks of a host share a range of the least size: 2 ports for each of them and of their two
+    """Two ranks of a host share a range of the least size: 3 ports for each of them and of their two
     communicators, and one where a split meets. Ports of the jobs before are free again."""
     for _ in range(3):
-        ends = HOSTS.run([0, 1, 0], COMMAND, KOLO_PORT_RANGE="30100-30108", KOLO_DEBUG="INFO",
+        ends = HOSTS.run([0, 1, 0], COMMAND, KOLO_PORT_RANGE="30100-30112", KOLO_DEBUG="INFO",
                          KOLO_TRANSPORT="tcp")
         used = ports(ends)
-        check(right(ends) and used and all(30100 <= port <= 30108 for port in used),
+        check(right(ends) and used and all(30100 <= port <= 30112 for port in used),
               "every connection is made to a port of KOLO_PORT_RANGE", f"ports {used}", *tails(ends))
 
 

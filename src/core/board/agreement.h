@@ -12,10 +12,6 @@
 
 #include "core/board/board.h"
 
-/* What an agreement says of a rank. LATE: it has not come, and is not known to have ended. OUT: an
- * earlier agreement, or all that take part, leave it out. */
-enum kolo_seen { KOLO_SEEN_HERE, KOLO_SEEN_GONE, KOLO_SEEN_LATE, KOLO_SEEN_OUT };
-
 enum kolo_outcome { KOLO_OUTCOME_OPEN, KOLO_OUTCOME_DECIDED, KOLO_OUTCOME_PASSED };
 
 /* The member in this slot comes to agreement `number` with a word. */
@@ -23,7 +19,7 @@ void kolo_agreement_come(struct kolo_board *board, int slot, uint64_t number, ui
 /* Whether it has; then *word_out is what it brought. */
 bool kolo_agreement_has_come(const struct kolo_board *board, int slot, uint64_t number,
                              uint64_t *word_out);
-/* Propose a word and what is seen[] of each slot. The first proposal becomes the decision. */
+/* Propose a word and what is seen[] of each slot, a byte. The first proposal becomes the decision. */
 void kolo_agreement_propose(struct kolo_board *board, int slot, uint64_t number, uint64_t word,
                             const unsigned char *seen);
 /* Read the decision: OPEN while there is none. PASSED: the others have gone on to a later one. */

@@ -147,6 +147,9 @@ bool kolo_look_at(struct kolo_comm *c)
 {
     struct kolo_verdict verdict;
     watch_beats(c);
+    if (c->health.serve != NULL) {
+        c->health.serve(c);
+    }
     if (atomic_load(&c->failure.error) != KOLO_OK) {
         return false;
     }

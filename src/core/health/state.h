@@ -34,7 +34,8 @@ struct kolo_health {
     _Atomic uint64_t awaited_us[KOLO_AWAITED];
     _Atomic bool contacts;   /* some rank has connected to this one first (kolo_member.calls_on) */
     double connect_asked_us; /* when a wait inside connect() last looked around; links.lock */
-    bool lives;              /* it uses the socket of core/health/life.h */
+    void (*serve)(struct kolo_comm *comm); /* called at each look, also after a failure; or NULL */
+    bool lives;                            /* it uses the socket of core/health/life.h */
 };
 
 #endif

@@ -196,7 +196,8 @@ static void tell_of_process(const struct watched *p)
 static bool any_listens(void)
 {
     const struct kolo_comm *c = watch.comms;
-    while (c != NULL && (!kolo_look_listens(c) || atomic_load(&c->failure.error) != KOLO_OK)) {
+    while (c != NULL && c->health.serve == NULL &&
+           (!kolo_look_listens(c) || atomic_load(&c->failure.error) != KOLO_OK)) {
         c = c->health.next;
     }
     return c != NULL;

@@ -7,6 +7,7 @@
 #include "core/setup/create.h"
 
 #include "boot/launch.h"
+#include "core/agree/agree.h"
 #include "core/board/agreement.h"
 #include "core/call/memo.h"
 #include "core/call/parts.h"
@@ -23,6 +24,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* After a time-out, how long others may take to say that they have the communicator. */
+enum { LATE_MS = 1000 };
 
 /* ---- creation ---- */
 
@@ -164,6 +168,7 @@ static kolo_status join_over_boot(struct kolo_comm *c, struct kolo_boot *boot, s
     KOLO_TRY(spread_table(c, boot, &r->ready[0]));
     KOLO_TRY(kolo_ready_take(c, r->ready));
     KOLO_TRY(kolo_gossip_join(c, boot));
+    c->joining.is_ready = true;
     KOLO_TRY(kolo_boot_barrier(boot));
     at[4] = kolo_now_us();
     return KOLO_OK;
@@ -194,21 +199,17 @@ static int find_dead(const struct kolo_comm *c)
     return q < c->ranks.nranks ? q : -1;
 }
 
-/* On one host a communicator comes up on all ranks, or on none: a rank may have heard the end of the
- * last exchange while another has not, because the process between them died. By then all have the
- * board, where the first of them settles it. */
-static kolo_status settle(struct kolo_comm *c, kolo_status st)
+/* A communicator comes up on all ranks, or on none: a rank may have heard the end of the last
+ * exchange while another has not, because the process between them died. On one host, all have the
+ * board by then, where the first of them settles it. */
+static kolo_status settle_on_board(struct kolo_comm *c, kolo_status st)
 {
     struct kolo_meet_parent *parent = c->rendezvous.meet.parent;
-    struct kolo_board *board = c->health.board;
-    if (board == NULL || (int)board->nslots != c->ranks.nranks) {
-        return st;
-    }
     if (st != KOLO_OK && parent != NULL && parent->at_fault < 0) {
         parent->at_fault = find_dead(c);
     }
     int at_fault = parent != NULL ? parent->at_fault : -1;
-    const kolo_status settled = kolo_standing_settle(board, st, &at_fault);
+    const kolo_status settled = kolo_standing_settle(c->health.board, st, &at_fault);
     if (settled == KOLO_OK || st != KOLO_OK) {
         return settled == KOLO_OK ? KOLO_OK : st;
     }
@@ -217,6 +218,42 @@ static kolo_status settle(struct kolo_comm *c, kolo_status st)
     }
     return kolo_fail(settled, "another rank could not go on, because the rank at fault %s",
                      "ended before all knew that the communicator stood");
+}
+
+/* Over several hosts, who has heard the end says so to those that ask. Nobody has heard it before
+ * all were ready. So a rank that was ready, and has not heard, asks by an agreement. Who has failed
+ * before leaves: for the others it is gone. */
+static kolo_status settle_over_links(struct kolo_comm *c, int limit_ms, kolo_status st)
+{
+    struct kolo_meet_parent *parent = c->rendezvous.meet.parent;
+    char text[512];
+    uint64_t word = 0;
+    if (st == KOLO_OK) {
+        kolo_agree_stands(c);
+    }
+    unsigned char *seen = st != KOLO_OK && c->joining.is_ready && kolo_agree_is_possible(c)
+                              ? calloc((size_t)c->ranks.nranks, 1)
+                              : NULL;
+    if (seen == NULL) {
+        return st;
+    }
+    (void)snprintf(text, sizeof text, "%s", kolo_error_text());
+    const unsigned aborts = atomic_load(&c->failure.aborts);
+    const bool agreed = kolo_agree_among(c, NULL, limit_ms, aborts, &word, seen) == KOLO_OK;
+    for (int q = c->ranks.nranks - 1; q >= 0 && agreed && parent != NULL; q--) {
+        parent->at_fault = seen[q] == KOLO_SEEN_GONE ? q : parent->at_fault;
+    }
+    free(seen);
+    KOLO_LOG(INFO, INIT, "comm %p rank %d: %s, and by the others the communicator %s", (void *)c,
+             c->ranks.rank, text, agreed && word != 0 ? "stands" : "does not stand");
+    return agreed && word != 0 ? KOLO_OK : kolo_fail(st, "%s", text);
+}
+
+static kolo_status settle(struct kolo_comm *c, int limit_ms, kolo_status st)
+{
+    return kolo_agree_is_on_board(c) ? settle_on_board(c, st)
+           : c->agree_links != NULL  ? settle_over_links(c, limit_ms, st)
+                                     : st;
 }
 
 kolo_status kolo_create_at(const struct kolo_meet *meet, int nranks, int rank, bool hub,
@@ -236,7 +273,7 @@ kolo_status kolo_create_at(const struct kolo_meet *meet, int nranks, int rank, b
                        : st;
     st = st == KOLO_OK ? join_over_boot(c, boot, &rounds, at) : st;
     st = st == KOLO_ERR_PEER && boot != NULL ? find_reason(boot, st) : st;
-    st = settle(c, st);
+    st = settle(c, st == KOLO_ERR_TIMEOUT ? LATE_MS : limit_ms / 4 + 1, st);
     st = st == KOLO_OK ? join_path(c, false) : st;
     if (st != KOLO_OK && boot != NULL) {
         kolo_boot_give_up(boot, st);
@@ -341,6 +378,7 @@ kolo_status kolo_comm_create_local(int nranks, const struct kolo_config *config,
     const double at[5] = {begin, begin, begin, end, end};
     for (int i = 0; i < nranks && c != NULL; i++) {
         if (st == KOLO_OK) {
+            kolo_agree_stands(c[i]);
             kolo_log_done(c[i], at);
             out[i] = c[i];
         } else {

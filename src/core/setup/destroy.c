@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* How a communicator goes down: calls are drained first, then each part frees what it holds. */
+#include "core/agree/links.h"
 #include "core/call/parts.h"
 #include "core/health/life.h"
 #include "core/health/watchdog.h"
@@ -41,6 +42,7 @@ void kolo_comm_destroy(struct kolo_comm *c)
     kolo_p2p_close(c);
     kolo_call_forget(c);
     kolo_own_fd_close(&c->rendezvous.reserved_fd);
+    kolo_agree_links_close(c);
     kolo_links_close(c);
     if (c->health.own_board != NULL) {
         kolo_segment_drop(c->health.own_board);

@@ -2,6 +2,7 @@
 /* The rounds in which ranks join: hello, addresses, regions and costs. See join.h. */
 #include "core/setup/join.h"
 
+#include "core/agree/agree.h"
 #include "core/call/call.h"
 #include "core/failure/failure.h"
 #include "core/failure/flight_recorder.h"
@@ -220,6 +221,10 @@ kolo_status kolo_address_make(struct kolo_comm *c, struct kolo_address *out)
     make_env(c);
     KOLO_TRY(reserve_port(c, &out->reserved));
     KOLO_TRY(kolo_links_open(c));
+    if (kolo_agree_links_are_needed(c)) {
+        KOLO_TRY(kolo_agree_links_open(c, &out->agree));
+        c->health.serve = kolo_agree_serve;
+    }
     return kolo_links_address(c, &out->links);
 }
 
@@ -232,6 +237,9 @@ kolo_status kolo_address_take(struct kolo_comm *c, const struct kolo_address *al
     for (int q = 0; q < c->ranks.nranks; q++) {
         c->links.addresses[q] = all[q].links;
         c->member[q].reserved = all[q].reserved;
+        if (c->agree_links != NULL) {
+            c->agree_links->line[q].address = all[q].agree;
+        }
         if (q != c->ranks.rank) {
             KOLO_TRY(kolo_links_choose(c, q, &c->links.addresses[q]));
         }

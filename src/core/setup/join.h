@@ -4,6 +4,7 @@
 #define KOLO_CORE_SETUP_JOIN_H
 
 #include "boot/bootstrap.h"
+#include "core/agree/links.h"
 #include "core/comm.h"
 #include "core/health/board_join.h"
 #include "core/health/life.h"
@@ -29,6 +30,7 @@ enum { HELLO_MAGIC = 0x6b6f6c6f };
 struct kolo_address {
     struct kolo_link_address links;
     struct kolo_inet reserved; /* where this rank would listen as the first of those that shrink */
+    struct kolo_agree_address agree;
 };
 
 struct kolo_ready {

@@ -58,7 +58,7 @@ static void take_answers(struct kolo_probe *probe, struct kolo_comm *c, double n
 /* The watchdog sees the ends of processes of this host. */
 static bool is_elsewhere(const struct kolo_comm *c, int q)
 {
-    return c->ranks.host_of[q] != c->ranks.host_of[c->ranks.rank] &&
+    return q >= 0 && c->ranks.host_of[q] != c->ranks.host_of[c->ranks.rank] &&
            c->member[q].reserved.family != 0 && !kolo_gone_is(c, q);
 }
 

@@ -18,8 +18,8 @@ struct kolo_probe { /* begins as zeros */
     double sweep_us; /* when ranks[0] is probed next; 0: this is the first step */
 };
 
-/* Go on asking ranks[nranks] of `c`, over and over, without waiting. Of each whose port refuses a
- * connection, kolo_gone_is() is true then. */
+/* Go on asking ranks[nranks] of `c` (-1: none), over and over, without waiting. Of each whose port
+ * refuses a connection, kolo_gone_is() is true then. */
 void kolo_probe_step(struct kolo_probe *probe, struct kolo_comm *c, const int *ranks, int nranks);
 void kolo_probe_end(struct kolo_probe *probe);
 

@@ -10,7 +10,7 @@
  * meetings, or wait at one where no rank knows of all deaths. So they also look for ends that no
  * other rank could tell them of. A call that finds an end fails. The caller excludes this rank, too,
  * and calls again. After the last of these calls all survivors have excluded the same ranks. */
-#include "core/call/fast_path.h"
+#include "core/agree/agree.h"
 #include "core/failure/failure.h"
 #include "core/health/gone.h"
 #include "core/setup/create.h"
@@ -30,21 +30,12 @@ struct survivors {
 static kolo_status check_arguments(const struct kolo_comm *comm, const int *exclude, int nexclude,
                                    struct kolo_comm *const *out)
 {
-    if (comm == NULL || out == NULL || (exclude == NULL && nexclude > 0)) {
-        return kolo_fail(KOLO_ERR_INVALID, "%s is NULL",
-                         comm == NULL  ? "comm"
-                         : out == NULL ? "out"
-                                       : "exclude");
+    KOLO_TRY(kolo_check_members_call(comm, "kolo_comm_shrink"));
+    KOLO_TRY(kolo_check_given("out", out));
+    if (nexclude < 0) {
+        return kolo_fail(KOLO_ERR_INVALID, "nexclude is %d; it must be 0 or more", nexclude);
     }
-    if (comm->ranks.fork_generation != kolo_fork_generation()) {
-        return kolo_fail(KOLO_ERR_FORKED, "this communicator belongs to the parent process");
-    }
-    if (kolo_group_depth > 0) {
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_comm_shrink() inside a group");
-    }
-    return nexclude >= 0
-               ? KOLO_OK
-               : kolo_fail(KOLO_ERR_INVALID, "nexclude is %d; it must be 0 or more", nexclude);
+    return nexclude > 0 ? kolo_check_given("exclude", exclude) : KOLO_OK;
 }
 
 static kolo_status find_survivors(struct survivors *s, const int *exclude, int nexclude)
