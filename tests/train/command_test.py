@@ -73,6 +73,9 @@ def refused():
                        (["--parallel", "ps-sync", "-n", "1"], "a server and workers"),
                        (["--offload", "host"], "--offload disk"),
                        (["--check", "--seconds", "3"], "give --steps"),
+                       (["--codec", "int8", "--backend", "gloo"], "gloo has no codecs"),
+                       (["--codec", "bf16", "--parallel", "zero2"], "not zero2"),
+                       (["--codec", "int8", "--precision", "bf16"], "in fp32"),
                        (["--mesh", "1,2"], "three numbers"),
                        (["--device", "cuda"], "--device cuda: PyTorch"),
                        (["--parallel", "ring"], "invalid choice")):

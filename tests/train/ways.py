@@ -18,6 +18,7 @@ import horovod_calls
 from delayed import weights_by_delayed_gradients
 from kolo_train.config import WAYS, Config, UsageError
 from kolo_train.job import join, leave
+from kolo_train.launch import free_port
 from kolo_train.memory import formula
 from kolo_train.train import run, trained
 from tap import check, done
@@ -194,6 +195,32 @@ def compression():
              f"{name}: {ends[name]:.4f}, {whole}: {ends[whole]:.4f}", f"at first {losses[0]:.4f}")
         if JOB.rank == 0:
             print(f"# {name}: {ends[name]:.4f}, {whole}: {ends[whole]:.4f}, at first {losses[0]:.4f}")
+
+
+def codec():
+    """Compressed calls, in a job of their own; the losses of the check are those of float32."""
+    config = Config(**{**TINY, "codec": "int8", "steps": 60, "optimizer": "adamw", "lr": 3e-3})
+    os.environ["KOLO_CODEC"] = "always"
+    join_again(config)
+    report, state = trained(config, JOB, quiet=True)
+    got, want = sum(report.losses[-6:]) / 6, sum(report.check.single_losses[-6:]) / 6
+    tell(falls(report) and abs(got / want - 1) < 0.02 and report.check.relative > 1e-4,
+         f"ddp with int8 on {N} ranks is compressed, and has the loss of float32 within 2 %", got, want, report.check)
+    others = [None] * N
+    dist.all_gather_object(others, state)
+    same = all(other[name].equal(state[name]) for other in others for name in state)
+    tell(same and len(state) > 0, f"ddp with int8 gives {N} ranks the same weights to the last bit", len(state))
+    del os.environ["KOLO_CODEC"]
+    join_again(Config(backend=BACKEND))
+
+
+def join_again(config):
+    """Leave the job and join another of the same ranks."""
+    port = [free_port()]
+    dist.broadcast_object_list(port)
+    os.environ["MASTER_PORT"] = str(port[0])
+    leave()
+    join(config)
 
 
 def calls(of, groups):

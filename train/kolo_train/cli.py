@@ -37,6 +37,8 @@ def make_parser() -> argparse.ArgumentParser:
     _offer(job, "--parallel", "kind of parallelism, see above", choices=WAYS, metavar="WAY")
     job.add_argument("-n", "--ranks", type=_positive, help="ranks to start on this machine (2; 1 for single)")
     _offer(job, "--backend", choices=("kolo", "gloo", "nccl"))
+    codec = "for kolo: how float32 travels in all-reduces, all-gathers and reduce-scatters, where that is faster"
+    _offer(job, "--codec", codec, choices=("none", "int8", "bf16"))
     job.add_argument("--device", choices=("cpu", "cuda"), help="device of the tensors (cuda with nccl, else cpu)")
     job.add_argument("--mesh", type=_mesh, metavar="D,P,T", help="for 3d: ranks along data, pipeline and tensor")
     _offer(job, "--expert-ranks", "for ep+dp: ranks that share the experts; 0 is half of all", type=int)

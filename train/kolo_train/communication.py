@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import torch
 from torch.autograd.profiler import profile
 
 FIRST_STEP = 2  # the first ones set up communicators and buffers

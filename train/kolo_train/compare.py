@@ -20,6 +20,7 @@ def _communication(run: Run) -> str:
 
 ROWS: dict[str, Callable[[Run], str]] = {
     "": lambda run: f"{run['config']['parallel']} over {run['config']['backend']}",
+    "codec": lambda run: str(run["config"].get("codec", "none")),
     "ranks": lambda run: str(run["ranks"]),
     "samples/s": lambda run: f"{run['samples_per_s']:,.0f}",
     "ms a step": lambda run: f"{run['step_seconds'] * 1e3:.2f}",

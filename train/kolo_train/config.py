@@ -32,6 +32,10 @@ WAYS = {
     "local-sgd": "local steps, every --local-steps an average of the weights",
 }
 
+CODED = ("dp", "ddp", "horovod", "zero1", "zero3", "fsdp", "tp")
+"""Ways that take a codec. Others only send and receive, or make subgroups, which have options of their
+own, or train on with the weights that were sent (zero2, local-sgd): small updates would be rounded away."""
+
 
 class UsageError(ValueError):
     """What was asked for cannot be done; the message says what can."""
@@ -43,6 +47,7 @@ class Config:
 
     parallel: str = "ddp"
     backend: str = "kolo"
+    codec: str = "none"
     device: str = "cpu"
     model: str = "gpt"
     layers: int = 4
@@ -92,12 +97,24 @@ class Config:
             raise UsageError(f"--topk {self.topk}: a part of 0 to 1, with --optimizer adamw or sgd")
         if self.compresses and self.warmup_steps < 1:
             raise UsageError("--warmup-steps: 1 or more")
+        self._validate_codec()
         if self.parallel == "tp" and self.heads % ranks:
             raise UsageError(f"--heads {self.heads} cannot be split over {ranks} ranks of tp")
         if self.offload == "host" and self.device == "cpu":
             raise UsageError("--offload host moves from a GPU to host memory; on the CPU, --offload disk")
         if self.check and self.seconds:
             raise UsageError("--check compares a number of steps: give --steps, not --seconds")
+
+    def _validate_codec(self) -> None:
+        """Raises UsageError where a codec would compress nothing."""
+        if self.codec == "none":
+            return
+        if self.backend != "kolo":
+            raise UsageError(f"--codec {self.codec} takes --backend kolo: {self.backend} has no codecs")
+        if self.parallel not in CODED:
+            raise UsageError(f"--codec {self.codec} takes --parallel {', '.join(CODED)}, not {self.parallel}")
+        if self.device != "cpu" or self.half or self.compresses:
+            raise UsageError(f"--codec {self.codec} compresses whole gradients in fp32 on the CPU")
 
     @property
     def compresses(self) -> bool:

@@ -41,19 +41,23 @@ def join(config: Config) -> Job:
 
     Raises UsageError where the backend is not installed.
     """
+    pg_options = None
     if config.backend == "kolo":
         try:
-            import kolo_torch  # noqa: F401  registers the backend
+            import kolo_torch  # registers the backend
         except ImportError as error:
             raise UsageError(
                 f"--backend kolo needs the package kolo_torch: pip install ./torch ({error}); --backend gloo needs none"
             ) from error
+        pg_options = kolo_torch.Options(codec=config.codec)
     method, rank, ranks = whereabouts()
     local_rank = int(os.environ.get("LOCAL_RANK", os.environ.get("KOLO_LOCAL_RANK", rank)))
     device = _device(config, local_rank)
     # Ranks share the cores: more threads than that take turns on them.
     torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // ranks))
-    dist.init_process_group(config.backend, init_method=method, rank=rank, world_size=ranks, timeout=TIMEOUT)
+    dist.init_process_group(
+        config.backend, init_method=method, rank=rank, world_size=ranks, timeout=TIMEOUT, pg_options=pg_options
+    )
     return Job(rank, ranks, device)
 
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+
 from kolo_train.config import WAYS
 from kolo_train.memory import formula
 from kolo_train.train import Report
@@ -16,8 +18,16 @@ def headline(report: Report) -> str:
     ranks = "1 rank" if report.ranks == 1 else f"{report.ranks} ranks"
     return (
         f"{config.model}, {report.parameters:,} parameters, {config.precision}, batch {config.batch}, on {ranks} "
-        f"over {config.backend}\n{config.parallel}: {WAYS[config.parallel]}"
+        f"over {config.backend}{_codec(report)}\n{config.parallel}: {WAYS[config.parallel]}"
     )
+
+
+def _codec(report: Report) -> str:
+    """How float32 travels, and what decides that a call is compressed."""
+    if report.config.codec == "none":
+        return ""
+    rule = os.environ.get("KOLO_CODEC", "price")
+    return f", codec {report.config.codec} ({'by price' if rule == 'price' else f'KOLO_CODEC={rule}'})"
 
 
 def summary(report: Report) -> str:
@@ -76,7 +86,8 @@ def _check(report: Report) -> list[str]:
     part = f"{check.relative:.2g} of the {check.moved:.3g} that they moved"
     distance = f"{check.distance:.3g} from those of one rank, {part}"
     if not check.exact:
-        verdict = "not meant to be equal: this way is not synchronous"
+        why = "this way is not synchronous" if report.config.codec == "none" else "the codec rounds"
+        verdict = f"not meant to be equal: {why}"
     else:
         verdict = f"{'EQUAL' if check.passed else 'NOT EQUAL'}: the tolerance is {check.tolerance:g}"
     last = f"the loss of one rank: {check.single_losses[0]:.4f} -> {check.single_losses[-1]:.4f}"
