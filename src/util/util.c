@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Numbers, text, environment and names of types and operations. */
+/* Numbers, text, environment and names of types, operations and codecs. */
 #include "util/util.h"
 
 #include <errno.h>
@@ -238,6 +238,13 @@ const char *kolo_type_name(enum kolo_type type)
 const char *kolo_op_name(kolo_op op)
 {
     return op < KOLO_OPS ? ops[op] : "premulsum";
+}
+
+const char *kolo_codec_name(enum kolo_codec codec)
+{
+    static const char *const names[] = {
+        [KOLO_CODEC_NONE] = "none", [KOLO_CODEC_INT8] = "int8", [KOLO_CODEC_BF16] = "bf16"};
+    return (unsigned)codec < KOLO_CODECS ? names[codec] : "unknown";
 }
 
 /* ---- files to be written ---- */

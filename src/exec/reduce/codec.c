@@ -4,13 +4,6 @@
 
 #include "exec/reduce/reduce_isa.h"
 
-const char *kolo_codec_name(enum kolo_codec codec)
-{
-    static const char *const names[] = {
-        [KOLO_CODEC_NONE] = "none", [KOLO_CODEC_INT8] = "int8", [KOLO_CODEC_BF16] = "bf16"};
-    return (unsigned)codec < KOLO_CODECS ? names[codec] : "unknown";
-}
-
 size_t kolo_codec_numbers(enum kolo_codec codec)
 {
     return codec == KOLO_CODEC_INT8 ? KOLO_INT8_UNIT_NUMBERS : 1;
