@@ -5,8 +5,8 @@
  * kolo/kolo.h includes this file.
  *
  * A compressed call encodes its input, moves the codes by a plan, and decodes the result. In a
- * reduction one rank decodes the inputs of an element, adds them in float32, and encodes the result
- * once; all ranks decode these same codes. So a number is encoded once in an all-gather and twice in
+ * reduction the inputs of an element are decoded, added in float32, and the sum is encoded once, by
+ * one rank for all or by each rank in the same order; all ranks decode the same codes. So a number is encoded once in an all-gather and twice in
  * a reduction, whatever the number of ranks is. Only plans of which this is proved run compressed.
  *
  * Encoding pays where links are slow. A call for which it does not pay goes uncompressed, by the
@@ -37,13 +37,13 @@ enum kolo_codec { KOLO_CODEC_NONE = 0, KOLO_CODEC_INT8 = 1, KOLO_CODEC_BF16 = 2,
  * block of a rank's input. With `total` the sum of A over all ranks (all-gather: A of the rank that
  * gave the element):
  *
- *   |result - exact| <= factor * total + floor     (AVG: divided by the number of ranks)
+ *   |result - exact| <= factor * total + floor     (AVG: factor * total is divided by the number of ranks)
  *
  * It holds where all inputs of the block are finite and `total` is below 2^126. */
 struct kolo_codec_bound {
-    uint32_t size;     /* set to sizeof(struct kolo_codec_bound) by the caller */
-    int block;         /* elements of a block */
-    int quantisations; /* how often an element is encoded on its way */
+    uint32_t size; /* set to sizeof(struct kolo_codec_bound) by the caller */
+    int block;     /* elements of a block */
+    int encodings; /* how often an element is encoded on its way */
     double factor, floor;
 };
 

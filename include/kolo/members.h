@@ -54,7 +54,8 @@ KOLO_CHECK kolo_status kolo_comm_grow(struct kolo_comm *comm, const struct kolo_
  * also if ranks die meanwhile. No rank waits for one that has ended. A rank that has not come after
  * the time-out of `comm` counts as failed, and gets PEER if it comes later. If the ranks are on
  * several hosts, it cannot be left out: then all others get TIMEOUT, or LINK if it is not reached,
- * which name it; a rank that comes when the others have destroyed `comm` counts them as failed.
+ * which name it. If it comes after the others have destroyed `comm`, it agrees alone: it gets OK, and
+ * all others as failed.
  * Errors: INVALID (also inside a group), PEER (the others go on without this rank, or have given up
  * because of it), TIMEOUT, LINK, ABORTED (kolo_comm_abort() meanwhile; over several hosts on any
  * rank), UNSUPPORTED (no TCP between the ranks, and no shared memory), SYSTEM.

@@ -67,18 +67,18 @@ class CodecBound(ctypes.Structure):
     """The bound on the error of an element of a compressed call, struct kolo_codec_bound.
 
     It is factor * total + floor. total: the largest magnitude in the element's block of `block` elements,
-    summed over the ranks' inputs. quantisations: how often an element is encoded on its way.
+    summed over the ranks' inputs. encodings: how often an element is encoded on its way.
     """
 
     block: int
-    quantisations: int
+    encodings: int
     factor: float
     floor: float
-    _fields_ = [("size", c_uint32), ("block", c_int), ("quantisations", c_int), ("factor", c_double),
+    _fields_ = [("size", c_uint32), ("block", c_int), ("encodings", c_int), ("factor", c_double),
                 ("floor", c_double)]
 
     def __repr__(self) -> str:
-        return (f"CodecBound(block={self.block}, quantisations={self.quantisations}, factor={self.factor}, "
+        return (f"CodecBound(block={self.block}, encodings={self.encodings}, factor={self.factor}, "
                 f"floor={self.floor})")
 
 

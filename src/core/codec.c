@@ -94,8 +94,8 @@ kolo_status kolo_comm_codec_bound(const struct kolo_comm *comm, enum kolo_codec 
         return kolo_fail(KOLO_ERR_INVALID, "codec is %d; it must be 0 to %d", (int)codec,
                          KOLO_CODECS - 1);
     }
-    if (out->size != sizeof *out) {
-        return kolo_fail(KOLO_ERR_INVALID, "out->size is %u; it must be %zu", out->size,
+    if (out->size < sizeof *out) { /* a later version's is longer: its rest stays as it is */
+        return kolo_fail(KOLO_ERR_INVALID, "out->size is %u; it must be at least %zu", out->size,
                          sizeof *out);
     }
     const enum kolo_coll coll = reduces ? KOLO_COLL_ALL_REDUCE : KOLO_COLL_ALL_GATHER;

@@ -145,8 +145,8 @@ void kolo_sim_wire_leave(struct kolo_sim *s, const struct kolo_sim_event *event)
 void kolo_sim_wire_end(struct kolo_sim *s, const struct kolo_sim_event *event);
 /* Find the rates of flows before time goes on. */
 void kolo_sim_wire_settle(struct kolo_sim *s);
-/* From the last byte out to the last byte in, of a message of `bytes`; and from the first byte out to the last byte out, if
- * no other message uses the links. */
+/* From the last byte out to the last byte in, of a message of `bytes`; and from the first byte out to
+ * the last byte out, if no other message uses the links. */
 double kolo_sim_wire_latency(const struct kolo_sim *s, int from, int to, uint64_t bytes);
 double kolo_sim_wire_alone(const struct kolo_sim *s, int from, int to, uint64_t bytes);
 

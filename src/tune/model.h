@@ -49,8 +49,9 @@ void kolo_model_machine(const struct kolo_model *model, int nranks, const int *r
  *
  * Up to KOLO_MODEL_RANKS ranks, the model prices the plan of `shape` itself. With more ranks it
  * prices the plans of two smaller communicators and extrapolates the growth. The smaller ones are
- * powers of two, even or odd like the large one. A plan whose chunks would be too many is refused. The model builds the whole plan only to count its
- * signals, if the prediction comes near max_phases.
+ * powers of two, even or odd like the large one. A plan that would need more than 65535 chunks is
+ * UNSUPPORTED. The model builds the whole plan only to count its signals, if the prediction comes
+ * near max_phases.
  *
  * Errors: UNSUPPORTED, INVALID (no such plan), SYSTEM. */
 KOLO_CHECK kolo_status kolo_model_price(const struct kolo_model *model,

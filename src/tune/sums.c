@@ -16,7 +16,6 @@
 #include <string.h>
 
 /* The most sources of a pass: as many as a lowered move may have. */
-enum { PASS_SOURCES = 500 };
 
 struct pass { /* the newest slice that a lane wrote */
     struct kolo_slice dst;
@@ -68,7 +67,7 @@ static void set_content(struct sums_walk *w, int rank, struct kolo_slice s, stru
 
 static bool is_continued(const struct pass *pass, struct kolo_slice dst)
 {
-    return pass->sources > 0 && pass->sources < PASS_SOURCES && pass->dst.buf == dst.buf &&
+    return pass->sources > 0 && pass->sources < KOLO_PASS_SOURCES && pass->dst.buf == dst.buf &&
            pass->dst.first == dst.first && pass->dst.count == dst.count;
 }
 

@@ -5,6 +5,9 @@
 
 #include "plan/plan.h"
 
+/* The sources of a pass at most, as in a lowered program. */
+enum { KOLO_PASS_SOURCES = 500 };
+
 struct kolo_plan_sums {
     bool stored;   /* a partial sum leaves the pass that made it: it is sent or added to later */
     int encodings; /* of an element on its way into OUT, if the plan runs on the units of a codec */

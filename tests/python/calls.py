@@ -93,7 +93,7 @@ def test_codecs(comm):
     n, codec = comm.size, kolo.Codec.INT8
     mine, out, every = floats(*range(-60, 60)), floats(*[0] * 120), floats(*[0] * 120 * n)
     bound, moved = comm.codec_bound(codec), comm.codec_bound(codec, reduces=False)
-    assert (bound.block, bound.quantisations, moved.quantisations) == (60, 2, 1), (bound, moved)
+    assert (bound.block, bound.encodings, moved.encodings) == (60, 2, 1), (bound, moved)
     comm.all_reduce(mine, out, codec=codec)
     assert all(abs(x - n * y) <= bound.factor * 60 * n + bound.floor for x, y in zip(out, mine)), out
     comm.all_gather(mine, every, codec=codec)

@@ -109,6 +109,8 @@ static void hear(struct vote *v, int q)
            frame->number <= v->links->number) {
         if (frame->kind == KOLO_AGREE_LEFT_OUT) {
             kolo_agree_leave_out(v->a->comm, v->machine.rank);
+        } else if (frame->number == v->links->number && v->machine.voter[q].out) {
+            return; /* the watchdog answers it, once all have decided that it is out */
         } else if (frame->number == v->links->number) {
             take_frame(v, q, frame);
         } else {

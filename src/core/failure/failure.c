@@ -98,6 +98,9 @@ void kolo_failure_peer_lost(void *comm, int rank, const char *what, int error)
     struct kolo_comm *c = comm;
     KOLO_LOG(INFO, NET, "comm %p rank %d: rank %d %s%s%s", comm, c->ranks.rank, rank, what,
              error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
+    if (error == 0 || error == ECONNRESET || error == EPIPE || error == ECONNREFUSED) {
+        atomic_store(&c->member[rank].lost, true); /* not if a connection alone is lost: it lives */
+    }
     if (error == ESHUTDOWN) { /* that ends the communicator only if somebody needs the rank */
         kolo_failure_peer_left(c, rank);
     } else if (atomic_load(&c->failure.evidence.rank) == 0) {

@@ -4,7 +4,6 @@
  * A header is read only after the payload of the header before has come. So a sender's messages
  * match in the order sent. As in wire.c, an operation is in a queue, or is its peer's target,
  * before a request is posted for it. */
-#include "core/health/gone.h"
 #include "core/p2p/inner.h"
 
 #include <stdlib.h>
@@ -254,9 +253,6 @@ static kolo_status lost(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer, kolo_s
     const bool needed = peer->payload || peer->waiting.first != NULL || peer->posted.first != NULL;
     peer->gone = true;
     kolo_p2p_hear(p2p, peer);
-    if (status == KOLO_ERR_LINK) {
-        kolo_gone_note(p2p->comm, peer->rank);
-    }
     if (needed || status != KOLO_ERR_LINK) {
         p2p->comm->links.exec_env.blamed = peer->rank;
         return kolo_fail(status, "the link to rank %d ended while messages were under way: %s",

@@ -41,6 +41,7 @@ kolo_status kolo_hello_make(struct kolo_comm *c, struct kolo_hello *out)
         .rules = kolo_hash(0, c->options.algo_text, strlen(c->options.algo_text)),
         .transports = kolo_hash(0, c->options.transport_text, strlen(c->options.transport_text)),
         .groups = kolo_hash(0, c->options.groups_text, strlen(c->options.groups_text)),
+        .codec_rule = c->options.codec_rule,
         .gpu = kolo_layout_live_gpu(c)};
     const double now = kolo_now_us();
     const uint64_t stack = (uint64_t)(uintptr_t)c;
@@ -71,13 +72,15 @@ static kolo_status check_hello(const struct kolo_comm *c, const struct kolo_hell
     }
     if (h->deterministic != mine->deterministic || h->rules != mine->rules ||
         h->transports != mine->transports || h->groups != mine->groups ||
-        h->machine != mine->machine) {
+        h->codec_rule != mine->codec_rule || h->machine != mine->machine) {
         return kolo_fail(KOLO_ERR_MISMATCH, "ranks %d and %d differ in %s", c->ranks.rank, q,
                          h->deterministic != mine->deterministic ? "config.deterministic"
                          : h->rules != mine->rules               ? "the rules of KOLO_ALGO"
                          : h->transports != mine->transports     ? "the list of KOLO_TRANSPORT"
                          : h->groups != mine->groups             ? "KOLO_GROUPS"
-                                                     : "the machine that KOLO_TOPO_FILE describes");
+                         : h->codec_rule != mine->codec_rule
+                             ? "KOLO_CODEC"
+                             : "the machine that KOLO_TOPO_FILE describes");
     }
     return KOLO_OK;
 }
@@ -215,16 +218,30 @@ static kolo_status reserve_port(struct kolo_comm *c, struct kolo_inet *out)
     return KOLO_OK;
 }
 
+/* A communicator without them is as good until its ranks want to agree. */
+static void open_agree_links(struct kolo_comm *c, struct kolo_agree_address *out)
+{
+    *out = (struct kolo_agree_address){0};
+    if (!kolo_agree_links_are_needed(c)) {
+        return;
+    }
+    if (kolo_agree_links_open(c, out) == KOLO_OK) {
+        c->health.serve = kolo_agree_serve;
+        return;
+    }
+    KOLO_LOG(INFO, NET, "comm %p rank %d: no links for agreements: %s", (void *)c, c->ranks.rank,
+             kolo_error_text());
+    kolo_agree_links_close(c);
+    out->len = 0;
+}
+
 kolo_status kolo_address_make(struct kolo_comm *c, struct kolo_address *out)
 {
     memset(out, 0, sizeof *out);
     make_env(c);
     KOLO_TRY(reserve_port(c, &out->reserved));
     KOLO_TRY(kolo_links_open(c));
-    if (kolo_agree_links_are_needed(c)) {
-        KOLO_TRY(kolo_agree_links_open(c, &out->agree));
-        c->health.serve = kolo_agree_serve;
-    }
+    open_agree_links(c, &out->agree);
     return kolo_links_address(c, &out->links);
 }
 

@@ -20,6 +20,7 @@ struct kolo_hello {
     uint32_t deterministic;
     int32_t epoch;                      /* kolo_meet.epoch; the highest one holds */
     uint64_t rules, transports, groups; /* hashes of the texts that all ranks must share */
+    uint64_t codec_rule;                /* enum kolo_codec_rule */
     uint64_t gpu;                       /* bus address; KOLO_BUS_NONE: it is on none */
     uint64_t machine; /* of the graph that KOLO_TOPO_FILE describes; 0: none, or no GPUs */
     uint64_t salt;    /* rank 0's makes the communicator's id */

@@ -59,7 +59,7 @@ void kolo_codec_bound_of(enum kolo_codec codec, int encodings, int nranks,
         grown *= 1 + loss_of(codec);
     }
     out->block = (int)kolo_codec_numbers(codec);
-    out->quantisations = encodings;
+    out->encodings = encodings;
     out->factor = grown - 1 + (nranks + 4) * 0x1p-23;
     out->floor = (nranks + 1) * (double)KOLO_CODEC_FLOOR;
 }

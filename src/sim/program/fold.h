@@ -6,7 +6,8 @@
  * everything at the same time. One host's ranks then stand for all: a message to a rank of another
  * host is a message to the rank at the same place of this host, over the NIC. With one rank a host
  * this folds ring, recursive doubling and other plans in which all ranks are alike; with more,
- * those of their hierarchies. With leaf switches it is leaves that are alike. Trees and plans with a root do not fold: their ranks differ.
+ * those of their hierarchies. With leaf switches it is leaves that are alike. Trees and plans with a
+ * root do not fold: their ranks differ.
  */
 #ifndef KOLO_SIM_FOLD_H
 #define KOLO_SIM_FOLD_H
