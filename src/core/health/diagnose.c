@@ -233,11 +233,21 @@ kolo_status kolo_diagnose_stalled(struct kolo_exec_env *env, int peer, double wa
                : kolo_diagnose_ask(c, peer, waited_us, false, true);
 }
 
+/* Calls have the communicator's time-out. An attempt to come up may have less: then all ranks end it
+ * together, and those that live try again without one that is stopped. */
+static int connect_limit_ms(const struct kolo_comm *c)
+{
+    const int attempt_ms = c->joining.is_ready ? 0 : c->rendezvous.meet.limit_ms;
+    return attempt_ms > 0 && attempt_ms < c->options.timeout_ms ? attempt_ms
+                                                                : c->options.timeout_ms;
+}
+
 /* The wait is on the board as one for a message, which expires if nobody renews it. */
 kolo_status kolo_diagnose_connecting(void *comm, int peer, double waited_us)
 {
     struct kolo_comm *c = comm;
     const double now = kolo_now_us();
+    const int limit_ms = connect_limit_ms(c);
     int last = -1;
     if (waited_us < 0) {
         kolo_waits_message_over(c, peer);
@@ -248,9 +258,9 @@ kolo_status kolo_diagnose_connecting(void *comm, int peer, double waited_us)
         return KOLO_OK;
     }
     c->health.connect_asked_us = now;
-    if (waited_us > c->options.timeout_ms * 1e3 &&
-        find_culprit(c, peer, waited_us - c->options.timeout_ms * 1e3, WAIT_CONNECT, &last)) {
-        return say_late(c, peer, last, c->options.timeout_ms, WAIT_CONNECT);
+    if (waited_us > limit_ms * 1e3 &&
+        find_culprit(c, peer, waited_us - limit_ms * 1e3, WAIT_CONNECT, &last)) {
+        return say_late(c, peer, last, limit_ms, WAIT_CONNECT);
     }
     kolo_waits_message(c, peer, true);
     return kolo_diagnose_ask(c, peer, waited_us, true, false);
