@@ -4,8 +4,8 @@
 // the told bound against exact sums. KOLO_TEST_WHOLE=1: 10^6 blocks of each codec.
 extern "C" {
 #include "exec/reduce/codec.h"
-#include "exec/reduce/reduce_isa.h"
 }
+#include "kernel_sets.h"
 
 #include <algorithm>
 #include <cmath>
@@ -31,18 +31,6 @@ using Bytes = std::vector<uint8_t>;
 
 constexpr size_t kUnit = KOLO_INT8_UNIT_NUMBERS;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-std::vector<const kolo_kernels *> Kernels()
-{
-    std::vector<const kolo_kernels *> all;
-    for (const char *isa : {"generic", "avx2", "avx512"}) {
-        const kolo_kernels *k = kolo_kernels_choose(isa);
-        if (std::find(all.begin(), all.end(), k) == all.end()) {
-            all.push_back(k);
-        }
-    }
-    return all;
-}
 
 Bytes Encoded(kolo_codec codec, const Floats &x)
 {

@@ -2,9 +2,7 @@
 // covers: src/exec/reduce
 // The reduction kernels against the reference of reduce_reference.h, which shares nothing with
 // them. Every comparison is of bits, for every instruction set that this machine runs.
-extern "C" {
-#include "exec/reduce/reduce_isa.h"
-}
+#include "kernel_sets.h"
 #include "reduce_reference.h"
 
 #include <cstdlib>
@@ -17,18 +15,6 @@ namespace
 using namespace reduce_reference;
 
 constexpr size_t kMost = 1023;
-
-std::vector<const kolo_kernels *> Kernels()
-{
-    std::vector<const kolo_kernels *> all;
-    for (const char *isa : {"generic", "avx2", "avx512"}) {
-        const kolo_kernels *k = kolo_kernels_choose(isa);
-        if (std::find(all.begin(), all.end(), k) == all.end()) {
-            all.push_back(k);
-        }
-    }
-    return all;
-}
 
 // Memory that begins `shift` elements behind a 64-byte boundary, with guard bytes on both sides.
 class Buffer

@@ -34,6 +34,14 @@ bool kolo_agree_is_possible(const struct kolo_comm *comm)
     return comm->ranks.nranks == 1 || kolo_agree_is_on_board(comm) || have_links(comm);
 }
 
+kolo_status kolo_agree_check_possible(const struct kolo_comm *comm)
+{
+    return kolo_agree_is_possible(comm)
+               ? KOLO_OK
+               : kolo_fail(KOLO_ERR_UNSUPPORTED, "the ranks share no memory to agree in, and some "
+                                                 "have no link for it");
+}
+
 bool kolo_agree_is_left_out(const struct kolo_comm *c, int q)
 {
     const struct kolo_board_slot *slot = kolo_comm_slot(c, q);
@@ -141,10 +149,7 @@ static kolo_status check_arguments(const struct kolo_comm *comm, const uint64_t 
         return kolo_fail(KOLO_ERR_INVALID, "room is %d; it must be 0 or more", room);
     }
     KOLO_TRY(room > 0 ? kolo_check_given("failed", failed) : KOLO_OK);
-    return kolo_agree_is_possible(comm)
-               ? KOLO_OK
-               : kolo_fail(KOLO_ERR_UNSUPPORTED, "the ranks share no memory to agree in, and some "
-                                                 "have no link for it");
+    return kolo_agree_check_possible(comm);
 }
 
 kolo_status kolo_comm_agree(struct kolo_comm *comm, uint64_t *word, int failed[], int room,

@@ -12,6 +12,8 @@ enum { KOLO_AGREE_STANDING = 1 /* the first agreement: that the communicator sta
 bool kolo_agree_is_on_board(const struct kolo_comm *comm);
 /* They can agree at all: on a board, over links, or because there is only one. */
 bool kolo_agree_is_possible(const struct kolo_comm *comm);
+/* Errors: UNSUPPORTED (they cannot). */
+KOLO_CHECK kolo_status kolo_agree_check_possible(const struct kolo_comm *comm);
 /* Agree on the AND of the words of all that come within limit_ms, and on who does not come. All
  * that return OK have the same *word and the same seen[nranks] (enum kolo_seen). take_part[nranks]:
  * for whom to wait, equal on all of these; NULL: for all. Who was not waited for, or did not come,

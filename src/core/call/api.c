@@ -63,21 +63,9 @@ submit(const struct kolo_coll_args *args, struct kolo_comm *comm, kolo_stream st
     return run_args(&again, comm, stream);
 }
 
-kolo_status kolo_all_reduce(const void *send, void *recv, size_t count, enum kolo_type type,
-                            kolo_op op, struct kolo_comm *comm, kolo_stream stream)
-{
-    const struct kolo_coll_args args = {.coll = KOLO_COLL_ALL_REDUCE,
-                                        .in = send,
-                                        .out = recv,
-                                        .count = count,
-                                        .type = type,
-                                        .op = op};
-    return submit(&args, comm, stream);
-}
-
-kolo_status kolo_all_reduce_codec(const void *send, void *recv, size_t count, enum kolo_type type,
-                                  kolo_op op, enum kolo_codec codec, struct kolo_comm *comm,
-                                  kolo_stream stream)
+static inline __attribute__((always_inline)) kolo_status
+all_reduce(const void *send, void *recv, size_t count, enum kolo_type type, kolo_op op,
+           enum kolo_codec codec, struct kolo_comm *comm, kolo_stream stream)
 {
     const struct kolo_coll_args args = {.coll = KOLO_COLL_ALL_REDUCE,
                                         .in = send,
@@ -87,6 +75,19 @@ kolo_status kolo_all_reduce_codec(const void *send, void *recv, size_t count, en
                                         .op = op,
                                         .codec = codec};
     return submit(&args, comm, stream);
+}
+
+kolo_status kolo_all_reduce(const void *send, void *recv, size_t count, enum kolo_type type,
+                            kolo_op op, struct kolo_comm *comm, kolo_stream stream)
+{
+    return all_reduce(send, recv, count, type, op, KOLO_CODEC_NONE, comm, stream);
+}
+
+kolo_status kolo_all_reduce_codec(const void *send, void *recv, size_t count, enum kolo_type type,
+                                  kolo_op op, enum kolo_codec codec, struct kolo_comm *comm,
+                                  kolo_stream stream)
+{
+    return all_reduce(send, recv, count, type, op, codec, comm, stream);
 }
 
 kolo_status kolo_reduce(const void *send, void *recv, size_t count, enum kolo_type type, kolo_op op,
@@ -138,16 +139,9 @@ kolo_status kolo_scatter(const void *send, void *recv, size_t count, enum kolo_t
     return submit(&args, comm, stream);
 }
 
-kolo_status kolo_all_gather(const void *send, void *recv, size_t count, enum kolo_type type,
-                            struct kolo_comm *comm, kolo_stream stream)
-{
-    const struct kolo_coll_args args = {
-        .coll = KOLO_COLL_ALL_GATHER, .in = send, .out = recv, .count = count, .type = type};
-    return submit(&args, comm, stream);
-}
-
-kolo_status kolo_all_gather_codec(const void *send, void *recv, size_t count, enum kolo_type type,
-                                  enum kolo_codec codec, struct kolo_comm *comm, kolo_stream stream)
+static inline __attribute__((always_inline)) kolo_status
+all_gather(const void *send, void *recv, size_t count, enum kolo_type type, enum kolo_codec codec,
+           struct kolo_comm *comm, kolo_stream stream)
 {
     const struct kolo_coll_args args = {.coll = KOLO_COLL_ALL_GATHER,
                                         .in = send,
@@ -158,21 +152,21 @@ kolo_status kolo_all_gather_codec(const void *send, void *recv, size_t count, en
     return submit(&args, comm, stream);
 }
 
-kolo_status kolo_reduce_scatter(const void *send, void *recv, size_t count, enum kolo_type type,
-                                kolo_op op, struct kolo_comm *comm, kolo_stream stream)
+kolo_status kolo_all_gather(const void *send, void *recv, size_t count, enum kolo_type type,
+                            struct kolo_comm *comm, kolo_stream stream)
 {
-    const struct kolo_coll_args args = {.coll = KOLO_COLL_REDUCE_SCATTER,
-                                        .in = send,
-                                        .out = recv,
-                                        .count = count,
-                                        .type = type,
-                                        .op = op};
-    return submit(&args, comm, stream);
+    return all_gather(send, recv, count, type, KOLO_CODEC_NONE, comm, stream);
 }
 
-kolo_status kolo_reduce_scatter_codec(const void *send, void *recv, size_t count,
-                                      enum kolo_type type, kolo_op op, enum kolo_codec codec,
-                                      struct kolo_comm *comm, kolo_stream stream)
+kolo_status kolo_all_gather_codec(const void *send, void *recv, size_t count, enum kolo_type type,
+                                  enum kolo_codec codec, struct kolo_comm *comm, kolo_stream stream)
+{
+    return all_gather(send, recv, count, type, codec, comm, stream);
+}
+
+static inline __attribute__((always_inline)) kolo_status
+reduce_scatter(const void *send, void *recv, size_t count, enum kolo_type type, kolo_op op,
+               enum kolo_codec codec, struct kolo_comm *comm, kolo_stream stream)
 {
     const struct kolo_coll_args args = {.coll = KOLO_COLL_REDUCE_SCATTER,
                                         .in = send,
@@ -182,6 +176,19 @@ kolo_status kolo_reduce_scatter_codec(const void *send, void *recv, size_t count
                                         .op = op,
                                         .codec = codec};
     return submit(&args, comm, stream);
+}
+
+kolo_status kolo_reduce_scatter(const void *send, void *recv, size_t count, enum kolo_type type,
+                                kolo_op op, struct kolo_comm *comm, kolo_stream stream)
+{
+    return reduce_scatter(send, recv, count, type, op, KOLO_CODEC_NONE, comm, stream);
+}
+
+kolo_status kolo_reduce_scatter_codec(const void *send, void *recv, size_t count,
+                                      enum kolo_type type, kolo_op op, enum kolo_codec codec,
+                                      struct kolo_comm *comm, kolo_stream stream)
+{
+    return reduce_scatter(send, recv, count, type, op, codec, comm, stream);
 }
 
 kolo_status kolo_all_to_all(const void *send, void *recv, size_t count, enum kolo_type type,

@@ -158,10 +158,7 @@ static kolo_status check_arguments(const struct kolo_comm *comm, const struct ko
     KOLO_TRY(kolo_check_given("id", id));
     KOLO_TRY(kolo_check_given("members", members));
     KOLO_TRY(kolo_check_given("out", out));
-    return kolo_agree_is_possible(comm)
-               ? KOLO_OK
-               : kolo_fail(KOLO_ERR_UNSUPPORTED, "the ranks share no memory to agree in, and some "
-                                                 "have no link for it");
+    return kolo_agree_check_possible(comm);
 }
 
 kolo_status kolo_comm_reconfigure(struct kolo_comm *comm, const struct kolo_id *id,
