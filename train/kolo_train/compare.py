@@ -18,9 +18,13 @@ def _communication(run: Run) -> str:
     return ", ".join(f"{'any' if name == 'all' else name} {share:.1%}" for name, share in parts) or "none"
 
 
+def _name(config: Run) -> str:
+    codec = config.get("codec", "none")
+    return f"{config['parallel']} over {config['backend']}{'' if codec == 'none' else f', {codec}'}"
+
+
 ROWS: dict[str, Callable[[Run], str]] = {
-    "": lambda run: f"{run['config']['parallel']} over {run['config']['backend']}",
-    "codec": lambda run: str(run["config"].get("codec", "none")),
+    "": lambda run: _name(run["config"]),
     "ranks": lambda run: str(run["ranks"]),
     "samples/s": lambda run: f"{run['samples_per_s']:,.0f}",
     "ms a step": lambda run: f"{run['step_seconds'] * 1e3:.2f}",
