@@ -11,18 +11,24 @@
 
 enum { ANSWER_US = 1000 * 1000, STAYS_US = 400 * 1000, NEWS_US = 200 * 1000, FIRST_MS = 2 };
 /* A killed process of a busy machine can keep its listener for a tenth of a second. */
-enum { LIVED_US = 250 * 1000 };
+enum { LIVED_US = 250 * 1000, AGAIN_US = 5 * 1000, KNOCKS_US = 2 * 1000 * 1000 };
+
+static void knock(struct kolo_doubt *d)
+{
+    const int fd = kolo_net_connect(d->place, d->from);
+    d->error = fd < 0 ? errno : 0;
+    d->own = kolo_own_fd(fd);
+    d->refused = d->error == ECONNREFUSED;
+    d->answered_us = d->alive_us = d->again_us = 0;
+    struct pollfd soon = {fd, POLLOUT, 0};
+    (void)poll(&soon, fd >= 0, FIRST_MS); /* near hosts refuse at once */
+}
 
 void kolo_doubt_begin(struct kolo_doubt *d, const struct kolo_inet *place,
                       const struct kolo_interface *from, bool met)
 {
-    *d = (struct kolo_doubt){.met = met, .since_us = kolo_now_us()};
-    const int fd = kolo_net_connect(place, from);
-    d->error = fd < 0 ? errno : 0;
-    d->own = kolo_own_fd(fd);
-    d->refused = d->error == ECONNREFUSED;
-    struct pollfd soon = {fd, POLLOUT, 0};
-    (void)poll(&soon, fd >= 0, FIRST_MS); /* near hosts refuse at once */
+    *d = (struct kolo_doubt){.place = place, .from = from, .met = met, .since_us = kolo_now_us()};
+    knock(d);
 }
 
 /* The new connection is made, or refused. */
@@ -40,7 +46,7 @@ static int hear_answer(struct kolo_doubt *d)
     return d->refused ? 0 : error;
 }
 
-/* A process that is ending may still have accepted the connection. */
+/* A process that is ending may still have accepted the connection: then the next knock is refused. */
 static int see_it_stay(struct kolo_doubt *d)
 {
     char byte = 0;
@@ -49,13 +55,30 @@ static int see_it_stay(struct kolo_doubt *d)
     d->alive_us = ended ? d->alive_us : kolo_now_us();
     /* A peer that was in doubt, too, and has settled it, may have left meanwhile. */
     const bool lived = d->alive_us - d->answered_us > (ended ? LIVED_US : STAYS_US);
-    d->refused = ended && !lived;
+    d->again_us = ended && !lived ? kolo_now_us() + AGAIN_US : 0;
     return lived ? ENOLINK : 0;
+}
+
+/* Nobody says that the peer has ended, and no connection stands. */
+static int knock_again(struct kolo_doubt *d)
+{
+    const double now = kolo_now_us();
+    if (now > d->since_us + KNOCKS_US) {
+        return ETIMEDOUT;
+    }
+    if (now > d->again_us) {
+        kolo_own_fd_close(&d->own);
+        knock(d);
+    }
+    return 0;
 }
 
 int kolo_doubt_step(struct kolo_doubt *d)
 {
-    int error = 0;
+    int error = d->again_us > 0 ? knock_again(d) : 0;
+    if (error != 0 || d->again_us > 0) {
+        return error;
+    }
     if (d->own.fd < 0 && !d->refused) { /* that of this process, or of the way */
         error = d->error == EMFILE || d->error == ENFILE ? d->error : EHOSTUNREACH;
     } else if (!d->refused) {

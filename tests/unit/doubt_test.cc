@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// covers: transports/doubt.c
+/* Whether a peer has died: knocks at listeners that keep connections, close them, or go away. */
+extern "C" {
+#include "transports/doubt.h"
+}
+
+#include <arpa/inet.h>
+#include <atomic>
+#include <cerrno>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace
+{
+
+// A listener on the loopback. It closes the first `closes` connections at once, and keeps the others.
+class Peer
+{
+  public:
+    explicit Peer(int closes) : closes_(closes)
+    {
+        EXPECT_EQ(KOLO_OK, kolo_net_choose(true, nullptr, &at_)) << kolo_error_text();
+        EXPECT_EQ(KOLO_OK, kolo_net_listen(&at_, &listener_)) << kolo_error_text();
+        thread_ = std::thread([this] { Accept(); });
+    }
+    ~Peer()
+    {
+        Leave();
+    }
+    Peer(const Peer &) = delete;
+    Peer &operator=(const Peer &) = delete;
+    // As a process that ends: the listener closes, and with it what it has not accepted.
+    void Leave()
+    {
+        ends_ = true;
+        if (thread_.joinable()) {
+            thread_.join();
+        }
+        close(listener_);
+        listener_ = -1;
+    }
+    // What the doubt ends with, once the peer has `leaves_after` connections.
+    int Settle(bool met, int leaves_after = -1)
+    {
+        kolo_doubt doubt = {};
+        int error = 0;
+        kolo_doubt_begin(&doubt, &at_.place, &at_, met);
+        while ((error = kolo_doubt_step(&doubt)) == 0) {
+            if (leaves_after >= 0 && seen_ >= leaves_after && listener_ >= 0) {
+                Leave();
+            }
+            usleep(200);
+        }
+        kolo_doubt_end(&doubt);
+        return error;
+    }
+    int Seen() const
+    {
+        return seen_;
+    }
+
+  private:
+    void Accept()
+    {
+        std::vector<int> kept;
+        while (!ends_) {
+            struct pollfd soon = {listener_, POLLIN, 0};
+            const int fd = poll(&soon, 1, 1) > 0 ? accept(listener_, nullptr, nullptr) : -1;
+            if (fd >= 0 && ++seen_ <= closes_) {
+                close(fd);
+            } else if (fd >= 0) {
+                kept.push_back(fd);
+            }
+        }
+        for (const int fd : kept) {
+            close(fd);
+        }
+    }
+    const int closes_;
+    kolo_interface at_ = {};
+    int listener_ = -1;
+    std::atomic<bool> ends_{false};
+    std::atomic<int> seen_{0};
+    std::thread thread_;
+};
+
+TEST(Doubt, AConnectionThatStandsIsLife)
+{
+    Peer peer(0);
+    EXPECT_EQ(ENOLINK, peer.Settle(true));
+    EXPECT_EQ(1, peer.Seen());
+}
+
+TEST(Doubt, ARefusalIsDeath)
+{
+    Peer peer(0);
+    peer.Leave();
+    EXPECT_EQ(ECONNRESET, peer.Settle(true));
+    EXPECT_EQ(ECONNREFUSED, peer.Settle(false));
+}
+
+TEST(Doubt, AListenerThatClosesItsGuestsIsKnockedAtAgain)
+{
+    Peer peer(3);
+    EXPECT_EQ(ENOLINK, peer.Settle(true));
+    EXPECT_EQ(4, peer.Seen());
+}
+
+TEST(Doubt, AProcessThatEndsAfterItHasAcceptedIsDead)
+{
+    Peer peer(1 << 20);
+    EXPECT_EQ(ECONNRESET, peer.Settle(true, 3));
+}
+
+TEST(Doubt, AListenerThatKeepsNobodyProvesNothing)
+{
+    Peer peer(1 << 20);
+    EXPECT_EQ(ETIMEDOUT, peer.Settle(true));
+    EXPECT_LT(10, peer.Seen());
+}
+
+} // namespace
