@@ -52,6 +52,7 @@ static void peer_lost(void *owner, int rank, const char *what, int error)
         break;
     default:
         line->broken = error;
+        line->ended = true;
     }
 }
 
@@ -165,11 +166,13 @@ void kolo_agree_links_meet(struct kolo_agree_links *l, int q)
 {
     struct kolo_agree_line *line = &l->line[q];
     struct kolo_peer peer = l->comm->member[q].peer;
-    if (line->gone || (line->link != NULL && line->broken == 0)) {
+    /* To end a link that stands would tell the peer that this rank has left. */
+    if (line->gone || (line->link != NULL && !line->ended)) {
         return;
     }
     hang_up(l, q);
     line->broken = 0;
+    line->ended = false;
     line->calls = false;
     line->frame = line->frame != NULL ? line->frame : kolo_agree_links_frame(l);
     peer.address = line->address.bytes;

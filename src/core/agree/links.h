@@ -40,11 +40,11 @@ struct kolo_agree_line { /* to a rank */
     struct kolo_req req;
     struct kolo_agree_frame *frame; /* the next one from there */
     struct kolo_agree_post *first, *last;
-    bool posted;   /* `frame` is being received, or has come */
-    bool calls;    /* the rank has connected; this one has not yet */
-    bool gone;     /* its endpoint is no more: it has ended, or has destroyed its communicator */
-    int broken;    /* errno: it is not reached any more, and may live */
-    bool left_out; /* an agreement has left it out */
+    bool posted; /* `frame` is being received, or has come */
+    bool calls;  /* the rank has connected; this one has not yet */
+    bool gone;   /* for good: it has ended, or has destroyed its communicator */
+    int broken; /* errno: it is not reached, and may live; the next agreement tries a link that ended */
+    bool ended; /* the transport has ended the link */
     struct kolo_agree_address address;
 };
 
