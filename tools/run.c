@@ -99,7 +99,15 @@ static bool set_bind(const char *text, enum run_bind *out)
     return true;
 }
 
-enum { OPTION_PREFIX = 256, OPTION_NO_PREFIX, OPTION_TIMEOUT, OPTION_BIND, OPTION_MPI, OPTION_ELASTIC, OPTION_RESTARTS };
+enum {
+    OPTION_PREFIX = 256,
+    OPTION_NO_PREFIX,
+    OPTION_TIMEOUT,
+    OPTION_BIND,
+    OPTION_MPI,
+    OPTION_ELASTIC,
+    OPTION_RESTARTS
+};
 
 static bool set_option(int option, struct run_options *out, bool *help)
 {
@@ -133,16 +141,17 @@ static bool set_option(int option, struct run_options *out, bool *help)
 
 static bool parse_options(int argc, char **argv, struct run_options *out, bool *help)
 {
-    static const struct option longs[] = {{"ranks", required_argument, NULL, 'n'},
-                                          {"prefix", no_argument, NULL, OPTION_PREFIX},
-                                          {"no-prefix", no_argument, NULL, OPTION_NO_PREFIX},
-                                          {"timeout", required_argument, NULL, OPTION_TIMEOUT},
-                                          {"bind", required_argument, NULL, OPTION_BIND},
-                                          {"mpi", optional_argument, NULL, OPTION_MPI},
-                                          {"elastic", required_argument, NULL, OPTION_ELASTIC},
-                                          {"max-restarts", required_argument, NULL, OPTION_RESTARTS},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option longs[] = {
+        {"ranks", required_argument, NULL, 'n'},
+        {"prefix", no_argument, NULL, OPTION_PREFIX},
+        {"no-prefix", no_argument, NULL, OPTION_NO_PREFIX},
+        {"timeout", required_argument, NULL, OPTION_TIMEOUT},
+        {"bind", required_argument, NULL, OPTION_BIND},
+        {"mpi", optional_argument, NULL, OPTION_MPI},
+        {"elastic", required_argument, NULL, OPTION_ELASTIC},
+        {"max-restarts", required_argument, NULL, OPTION_RESTARTS},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0}};
     int option;
     *out = (struct run_options){0};
     optind = 0;

@@ -22,7 +22,7 @@ struct run_options {
     int timeout_s;    /* 0: none */
     int min_ranks;    /* an elastic job goes on with as many; 0: the job is not elastic */
     int max_restarts; /* of all ranks together */
-    const char *mpi; /* NULL: no MPI program; else the path of its MPI library, or "" */
+    const char *mpi;  /* NULL: no MPI program; else the path of its MPI library, or "" */
     char **command;
 };
 

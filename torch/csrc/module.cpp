@@ -203,8 +203,8 @@ c10::intrusive_ptr<KoloBackend> enter(const c10::intrusive_ptr<c10d::Store> &sto
 }
 
 /* Groups that change their members. */
-void bindChanges(py::module_ &m, py::class_<KoloBackend, c10d::Backend,
-                                            c10::intrusive_ptr<KoloBackend>> &backend)
+void bindChanges(py::module_ &m,
+                 py::class_<KoloBackend, c10d::Backend, c10::intrusive_ptr<KoloBackend>> &backend)
 {
     backend.def("agree", &KoloBackend::agree, py::call_guard<py::gil_scoped_release>())
         .def(

@@ -31,6 +31,9 @@ from kolo_train.ways import make_way
 GATHER_S = 60.0
 """How long the first rank waits for all others before it starts with fewer."""
 
+TRIES = 20
+"""How often a step may fail; each death is one."""
+
 
 @dataclass
 class Told:
@@ -55,6 +58,7 @@ class Trainer:
         self.way = make_way(config, self._job())
         self.data = self.way.data
         self.seen = torch.zeros(self.data.samples)  # how often each sample of the epoch was trained
+        self.current = True  # no member lacks the state
 
     def _job(self) -> Job:
         return Job(self.members.rank, self.members.size, torch.device("cpu"))
@@ -62,7 +66,7 @@ class Trainer:
     # ---- a step
 
     def step(self) -> None:
-        """Train the next samples; with fewer ranks, or with more, if the group changes."""
+        """Train the next samples; with fewer ranks, if some die. Raises RuntimeError after TRIES failures."""
         start, tries = time.perf_counter(), 0
         while True:
             try:
@@ -80,6 +84,8 @@ class Trainer:
             if verdict.good:
                 return
             tries += 1
+            if tries == TRIES:
+                raise RuntimeError(f"step {self.told.number} failed {TRIES} times")
 
     def _part(self) -> Tensor:
         """Gradients of this rank's part of the step, exchanged. What the step comes to on all ranks: how
@@ -126,6 +132,7 @@ class Trainer:
         while self.members.settle(verdict):
             lost = len(verdict.failed)
             self.told.lost += lost
+            self.current = self.current and (lost > 0 or not verdict.good)  # else new ranks have come
             came = self.members.size - (before - lost) if self.told.number > 0 else 0  # later than the start
             self.told.taken_in += max(0, came)
             good = self._take_over()
@@ -133,6 +140,7 @@ class Trainer:
                 self.told.seconds_to_take_in.append(time.perf_counter() - start)
             before, start = self.members.size, time.perf_counter()
             verdict = self.members.agree(good)
+            self.current = self.current or verdict.good
             if good and verdict.good and not verdict.failed and not verdict.someone_waits:
                 return
 
@@ -151,17 +159,20 @@ class Trainer:
 
     def _settle_in(self) -> None:
         """As a new member: take part in what follow() does on the others."""
+        self.current = False
         good = self._take_over()
         verdict = self.members.agree(good)
+        self.current = verdict.good
         if not good or not verdict.good or verdict.failed or verdict.someone_waits:
             self.follow(verdict)
 
     def _take_over(self) -> bool:
         """Whether all went well here; else one more rank has died."""
         try:
-            state = self._state_of_rank_0()
-            if self.members.rank > 0:
-                self._load(state)
+            if not self.current:
+                state = self._state_of_rank_0()
+                if self.members.rank > 0:
+                    self._load(state)
             self.way.regroup(self._job())
             return True
         except RuntimeError as error:
