@@ -71,25 +71,6 @@ static bool set_number(const char *option, const char *text, long hi, int *out)
     return true;
 }
 
-static bool set_elastic(const char *text, struct run_options *out)
-{
-    char least[16] = "";
-    long min = 0;
-    long max = 0;
-    const char *colon = strchr(text, ':');
-    if (colon != NULL && colon - text < (int)sizeof least) {
-        memcpy(least, text, (size_t)(colon - text));
-    }
-    if (colon == NULL || !kolo_parse_int(least, 1, MAX_RANKS, &min) ||
-        !kolo_parse_int(colon + 1, min, MAX_RANKS, &max)) {
-        return refuse_option("--elastic: \"%s\" is not MIN:MAX, two numbers of 1 to %d", text,
-                             MAX_RANKS);
-    }
-    out->min_ranks = (int)min;
-    out->nranks = (int)max;
-    return true;
-}
-
 static bool set_bind(const char *text, enum run_bind *out)
 {
     if (strcmp(text, "core") != 0 && strcmp(text, "none") != 0) {
@@ -99,15 +80,8 @@ static bool set_bind(const char *text, enum run_bind *out)
     return true;
 }
 
-enum {
-    OPTION_PREFIX = 256,
-    OPTION_NO_PREFIX,
-    OPTION_TIMEOUT,
-    OPTION_BIND,
-    OPTION_MPI,
-    OPTION_ELASTIC,
-    OPTION_RESTARTS
-};
+enum { OPTION_PREFIX = 256, OPTION_NO_PREFIX, OPTION_TIMEOUT, OPTION_BIND, OPTION_MPI };
+enum { OPTION_ELASTIC = 300, OPTION_RESTARTS };
 
 static bool set_option(int option, struct run_options *out, bool *help)
 {
@@ -125,7 +99,9 @@ static bool set_option(int option, struct run_options *out, bool *help)
     case OPTION_BIND:
         return set_bind(optarg, &out->bind);
     case OPTION_ELASTIC:
-        return set_elastic(optarg, out);
+        return run_elastic_range(optarg, MAX_RANKS, out) ||
+               refuse_option("--elastic: \"%s\" is not MIN:MAX, two numbers of 1 to %d", optarg,
+                             MAX_RANKS);
     case OPTION_RESTARTS:
         return set_number("--max-restarts", optarg, 1000000, &out->max_restarts);
     case OPTION_MPI:

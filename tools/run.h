@@ -66,7 +66,9 @@ int run_start_rank(struct run_state *run, int rank);
 /* Choose the job's name and secret, and read the allowed CPUs. False after a message. */
 bool run_prepare(struct run_state *run);
 
-/* An elastic job (run_elastic.c). Make the folder where its ranks meet; false after a message. */
+/* An elastic job (run_elastic.c). Read "MIN:MAX", numbers of 1 to `most`; false: it is none. */
+bool run_elastic_range(const char *text, int most, struct run_options *out);
+/* Make the folder where its ranks meet; false after a message. */
 bool run_elastic_prepare(void);
 /* Remove the folder. */
 void run_elastic_end(void);

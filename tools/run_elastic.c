@@ -20,6 +20,24 @@
 
 static char folder[PATH_MAX];
 
+bool run_elastic_range(const char *text, int most, struct run_options *out)
+{
+    char least[16] = "";
+    long min = 0;
+    long max = 0;
+    const char *colon = strchr(text, ':');
+    if (colon == NULL || colon - text >= (int)sizeof least) {
+        return false;
+    }
+    memcpy(least, text, (size_t)(colon - text));
+    if (!kolo_parse_int(least, 1, most, &min) || !kolo_parse_int(colon + 1, min, most, &max)) {
+        return false;
+    }
+    out->min_ranks = (int)min;
+    out->nranks = (int)max;
+    return true;
+}
+
 bool run_elastic_prepare(void)
 {
     const char *parent = getenv("TMPDIR");
