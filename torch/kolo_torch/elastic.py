@@ -129,11 +129,12 @@ class Members:
         self.life, self.changes, self.offers = str(invitation["life"]), int(str(invitation["changes"])), 0
         fcntl.flock(self._alive, fcntl.LOCK_SH)
         try:
-            id_, size, rank = bytes.fromhex(str(invitation["id"])), int(str(invitation["size"])), int(str(invitation["rank"]))
-            self._become_world(_enter(self._store(), id_, size, rank, self._own_options()))
+            id_, size, rank = (str(invitation[key]) for key in ("id", "size", "rank"))
+            backend = _enter(self._store(), bytes.fromhex(id_), int(size), int(rank), self._own_options())
         except dist.DistBackendError:  # the others go on without this rank
             fcntl.flock(self._alive, fcntl.LOCK_UN)
             return False
+        self._become_world(backend)
         return True
 
     def _found(self) -> bool:

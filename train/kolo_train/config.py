@@ -116,7 +116,8 @@ class Config:
         if self.elastic is None:
             return
         if self.parallel not in ELASTIC:
-            raise UsageError(f"--elastic takes --parallel {' or '.join(ELASTIC)}, not {self.parallel}: its ranks divide the state")
+            ways = " or ".join(ELASTIC)
+            raise UsageError(f"--elastic takes --parallel {ways}, not {self.parallel}: its ranks divide the state")
         if self.backend != "kolo" or self.device != "cpu":
             raise UsageError("--elastic takes --backend kolo and --device cpu")
         if self.precision == "fp16" or self.compresses or self.offload != "none":

@@ -9,6 +9,7 @@ The samples of step k are the same for any number of ranks, so the losses are, t
 
 from __future__ import annotations
 
+import gc
 import io
 import time
 from dataclasses import asdict, dataclass, field
@@ -261,8 +262,12 @@ def run_elastic(config: Config, quiet: bool = False) -> Report | None:
     except RuntimeError as error:
         raise UsageError(f"--elastic: {error}") from error
     if (members.least, members.most) != config.elastic:
-        raise UsageError(f"--elastic {config.elastic[0]}:{config.elastic[1]}: kolo run has {members.least}:{members.most}")
+        raise UsageError(
+            f"--elastic {config.elastic[0]}:{config.elastic[1]}: kolo run has {members.least}:{members.most}"
+        )
     share_cores(members.most)
+    gc.collect()
+    gc.freeze()  # a change of the group collects: what was imported need not be searched for that
     try:
         trainer = Trainer(config, members)
         if not trainer.enter():

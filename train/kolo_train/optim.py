@@ -136,7 +136,10 @@ class Optimizer(torch.optim.Optimizer):
 
     def whole_state(self) -> list[tuple[list[Tensor], dict[str, Any]]]:
         """What another rank needs to go on with the same updates: masters, and the state of each part."""
-        return [(masters if self._needs_master(params[0]) else [], part.state_dict()) for params, masters, part in self.parts]
+        return [
+            (masters if self._needs_master(params[0]) else [], part.state_dict())
+            for params, masters, part in self.parts
+        ]
 
     @torch.no_grad()
     def load_whole_state(self, state: list[tuple[list[Tensor], dict[str, Any]]]) -> None:
