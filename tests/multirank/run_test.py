@@ -224,6 +224,8 @@ def test_refusals():
             ("0 ranks", ["-n", "0", "true"], '"0" is not a number of 1 to 4096'),
             ("no number", ["true"], "how many ranks?"),
             ("words for numbers", ["-n", "two", "true"], '"two" is not a number'),
+            ("a range that is none", ["--elastic", "3:2", "true"], '"3:2" is not MIN:MAX'),
+            ("restarts of a job that is not elastic", ["-n", "2", "--max-restarts", "3", "true"], "for --elastic"),
             ("no command", ["-n", "2"], "which command?"),
             ("an unknown option", ["-n", "2", "--color", "true"], "unknown option --color"),
             ("an unknown binding", ["-n", "2", "--bind", "socket", "true"], '"socket"')):
