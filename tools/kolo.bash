@@ -15,7 +15,7 @@ _kolo_wants()
     while read -r short long value; do
         [[ $2 == "$short" || $2 == "$long" ]] && echo "$value"
     done < <("$_kolo" "$1" --help 2>/dev/null |
-        sed -nE 's/^ {2,6}(-([a-zA-Z]), )?(--[a-z-]+) ([A-Z]+)( .*)?$/-\2 \3 \4/p')
+        sed -nE 's/^ {2,6}(-([a-zA-Z]), )?(--[a-z-]+) ([A-Z:]+)( .*)?$/-\2 \3 \4/p')
 }
 
 _kolo_collectives()

@@ -27,6 +27,12 @@ static const char usage[] =
     "      --mpi[=LIBMPI] with mpirun instead of -n: mpirun -n N kolo run --mpi COMMAND. The program's\n"
     "                     collectives of MPI run over kolo. LIBMPI is the path of the MPI library, of\n"
     "                     programs that are not linked with it (Python)\n"
+    "      --elastic MIN:MAX\n"
+    "                     instead of -n: start MAX ranks, and go on while at least MIN are left. A rank\n"
+    "                     that fails is started again, and enters the running job. For programs that\n"
+    "                     change their members, such as python -m kolo_train --elastic MIN:MAX\n"
+    "      --max-restarts N\n"
+    "                     of an elastic job, all ranks together (default: three for each rank)\n"
     "      --prefix       begin each line of output with its rank (default: all ranks but rank 0,\n"
     "                     which prints the tables)\n"
     "      --no-prefix    ranks write to standard output and error themselves (also with -n 1)\n"
@@ -75,6 +81,7 @@ static bool set_bind(const char *text, enum run_bind *out)
 }
 
 enum { OPTION_PREFIX = 256, OPTION_NO_PREFIX, OPTION_TIMEOUT, OPTION_BIND, OPTION_MPI };
+enum { OPTION_ELASTIC = 300, OPTION_RESTARTS };
 
 static bool set_option(int option, struct run_options *out, bool *help)
 {
@@ -91,6 +98,12 @@ static bool set_option(int option, struct run_options *out, bool *help)
         return set_number("--timeout", optarg, 1000000, &out->timeout_s);
     case OPTION_BIND:
         return set_bind(optarg, &out->bind);
+    case OPTION_ELASTIC:
+        return run_elastic_range(optarg, MAX_RANKS, out) ||
+               refuse_option("--elastic: \"%s\" is not MIN:MAX, two numbers of 1 to %d", optarg,
+                             MAX_RANKS);
+    case OPTION_RESTARTS:
+        return set_number("--max-restarts", optarg, 1000000, &out->max_restarts);
     case OPTION_MPI:
         out->mpi = optarg != NULL ? optarg : "";
         return true;
@@ -104,14 +117,17 @@ static bool set_option(int option, struct run_options *out, bool *help)
 
 static bool parse_options(int argc, char **argv, struct run_options *out, bool *help)
 {
-    static const struct option longs[] = {{"ranks", required_argument, NULL, 'n'},
-                                          {"prefix", no_argument, NULL, OPTION_PREFIX},
-                                          {"no-prefix", no_argument, NULL, OPTION_NO_PREFIX},
-                                          {"timeout", required_argument, NULL, OPTION_TIMEOUT},
-                                          {"bind", required_argument, NULL, OPTION_BIND},
-                                          {"mpi", optional_argument, NULL, OPTION_MPI},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option longs[] = {
+        {"ranks", required_argument, NULL, 'n'},
+        {"prefix", no_argument, NULL, OPTION_PREFIX},
+        {"no-prefix", no_argument, NULL, OPTION_NO_PREFIX},
+        {"timeout", required_argument, NULL, OPTION_TIMEOUT},
+        {"bind", required_argument, NULL, OPTION_BIND},
+        {"mpi", optional_argument, NULL, OPTION_MPI},
+        {"elastic", required_argument, NULL, OPTION_ELASTIC},
+        {"max-restarts", required_argument, NULL, OPTION_RESTARTS},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0}};
     int option;
     *out = (struct run_options){0};
     optind = 0;
@@ -137,6 +153,10 @@ static bool parse_options(int argc, char **argv, struct run_options *out, bool *
     if (out->mpi == NULL && out->nranks == 0) {
         return refuse_option("how many ranks? -n N");
     }
+    if (out->max_restarts != 0 && out->min_ranks == 0) {
+        return refuse_option("--max-restarts is for --elastic MIN:MAX");
+    }
+    out->max_restarts = out->max_restarts != 0 ? out->max_restarts : 3 * out->nranks;
     return optind < argc || refuse_option("which command?");
 }
 
@@ -288,6 +308,23 @@ static void reap_orphans(const struct run_state *run)
     }
 }
 
+/* Report the ranks of an elastic job that failed, and replace them. */
+static void replace_failed(struct run_job *job)
+{
+    for (int i = 0; i < job->run.nstarted; i++) {
+        const struct run_rank *rank = &job->run.ranks[i];
+        if (!rank->exited || rank->status == 0 || rank->given_up) {
+            continue;
+        }
+        report_failure(job, i);
+        const pid_t old = run_elastic_replace(&job->run, i);
+        if (old != 0) {
+            shared.groups[i] = rank->pid; /* before the old number may become a stranger's */
+            (void)waitpid(old, NULL, 0);
+        }
+    }
+}
+
 /* Note the ranks that ended. Among failures seen at once, a signal is likelier the cause than an
  * exit status: ranks that lose a peer exit with a status. */
 static void look_for_ends(struct run_job *job)
@@ -312,7 +349,9 @@ static void look_for_ends(struct run_job *job)
             first = i;
         }
     }
-    if (first >= 0 && !job->ending) {
+    if (first >= 0 && !job->ending && shared.caught == 0 && run_elastic_goes_on(&job->run)) {
+        replace_failed(job);
+    } else if (first >= 0 && !job->ending) {
         report_failure(job, first);
         end_rest(job, status_of(job->run.ranks[first].status));
     }
@@ -444,7 +483,9 @@ int kolo_tool_run(int argc, char **argv)
         free(job.run.ranks);
         return 1;
     }
-    const int status = run_job(&job);
+    const bool elastic = job.run.options.min_ranks > 0;
+    const int status = !elastic || run_elastic_prepare() ? run_job(&job) : 1;
+    run_elastic_end();
     free(job.run.ranks);
     return status;
 }

@@ -19,8 +19,10 @@ struct run_options {
     int nranks;
     enum run_prefix prefix;
     enum run_bind bind;
-    int timeout_s;   /* 0: none */
-    const char *mpi; /* NULL: no MPI program; else the path of its MPI library, or "" */
+    int timeout_s;    /* 0: none */
+    int min_ranks;    /* an elastic job goes on with as many; 0: the job is not elastic */
+    int max_restarts; /* of all ranks together */
+    const char *mpi;  /* NULL: no MPI program; else the path of its MPI library, or "" */
     char **command;
 };
 
@@ -37,7 +39,9 @@ struct run_stream {
 struct run_rank {
     pid_t pid;
     bool exited;
-    int status; /* as of waitpid(2), once exited */
+    int status;    /* as of waitpid(2), once exited */
+    int restarts;  /* how many were started before in its place */
+    bool given_up; /* it failed, and has no replacement */
     struct run_stream streams[2];
 };
 
@@ -52,7 +56,7 @@ struct run_input {
 struct run_state {
     struct run_options options;
     struct run_rank *ranks; /* [options.nranks] */
-    int nstarted, nexited;
+    int nstarted, nexited, nrestarts;
     struct run_input input;
     bool output_is_closed; /* our output has no reader any more */
 };
@@ -61,6 +65,20 @@ struct run_state {
 int run_start_rank(struct run_state *run, int rank);
 /* Choose the job's name and secret, and read the allowed CPUs. False after a message. */
 bool run_prepare(struct run_state *run);
+
+/* An elastic job (run_elastic.c). Read "MIN:MAX", numbers of 1 to `most`; false: it is none. */
+bool run_elastic_range(const char *text, int most, struct run_options *out);
+/* Make the folder where its ranks meet; false after a message. */
+bool run_elastic_prepare(void);
+/* Remove the folder. */
+void run_elastic_end(void);
+/* Tell rank `rank`, in its process, what it is to know of it. */
+void run_elastic_environment(const struct run_state *run, int rank);
+/* Whether enough ranks are left for the job to go on. */
+bool run_elastic_goes_on(const struct run_state *run);
+/* End what a failed rank has left, and start another in its place. Returns the failed one's pid, to be
+ * reaped; 0: there is no replacement. */
+pid_t run_elastic_replace(struct run_state *run, int rank);
 
 /* Become an MPI program whose collectives go to kolo (run_mpi.c). Returns only if that failed: the
  * exit status. */
@@ -71,6 +89,8 @@ int run_mpi(const struct run_options *options);
 void run_pump(struct run_state *run, int wake_fd, int timeout_ms);
 /* Pass on all that a rank's pipes hold now. */
 void run_drain(struct run_state *run, struct run_rank *rank);
+/* Pass on a rank's last output, and close its pipes. */
+void run_end_streams(struct run_state *run, struct run_rank *rank);
 /* Pass on the last output, even if its line is incomplete. */
 void run_finish_output(struct run_state *run);
 

@@ -163,15 +163,20 @@ void run_drain(struct run_state *run, struct run_rank *rank)
     }
 }
 
+void run_end_streams(struct run_state *run, struct run_rank *rank)
+{
+    run_drain(run, rank);
+    for (int i = 0; i < 2; i++) {
+        if (rank->streams[i].fd >= 0) {
+            end_stream(run, &rank->streams[i]);
+        }
+    }
+}
+
 void run_finish_output(struct run_state *run)
 {
     for (int rank = 0; rank < run->nstarted; rank++) {
-        run_drain(run, &run->ranks[rank]);
-        for (int i = 0; i < 2; i++) {
-            if (run->ranks[rank].streams[i].fd >= 0) {
-                end_stream(run, &run->ranks[rank].streams[i]);
-            }
-        }
+        run_end_streams(run, &run->ranks[rank]);
     }
     if (run->input.to >= 0) {
         close(run->input.to);

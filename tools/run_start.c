@@ -185,6 +185,7 @@ static void become_rank(const struct run_state *run, int rank, pid_t parent, con
     (void)setrlimit(RLIMIT_NOFILE, &job.files);
     set_environment(run->options.nranks, rank);
     set_torch_environment(run->options.nranks, rank);
+    run_elastic_environment(run, rank);
     if (run->options.bind == RUN_BIND_CORE) {
         bind_to_cpu(rank);
     }
@@ -253,7 +254,7 @@ static int spawn_rank(struct run_state *run, int rank, const int theirs[3])
         (void)waitpid(pid, NULL, 0);
     } else if (pid > 0) {
         run->ranks[rank].pid = pid;
-        run->nstarted++;
+        run->nstarted = run->nstarted > rank ? run->nstarted : rank + 1;
     }
     return pid < 0 ? fork_error : error;
 }
@@ -275,6 +276,9 @@ int run_start_rank(struct run_state *run, int rank)
         return error;
     }
     if (rank == 0) {
+        if (run->input.to >= 0) { /* of the rank that is replaced */
+            close(run->input.to);
+        }
         run->input.to = ours[0];
     }
     const bool shown = run->options.prefix == RUN_PREFIX_ALL || rank > 0;

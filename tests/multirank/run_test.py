@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# covers: tools/run.c tools/run_pump.c tools/run_start.c src/boot
+# covers: tools/run.c tools/run_elastic.c tools/run_pump.c tools/run_start.c src/boot
 """`kolo run` and the `kolo` command as their user sees them.
 
 usage: run_test.py KOLO MEET   (the kolo tool, and the program of meet.c)
@@ -224,6 +224,8 @@ def test_refusals():
             ("0 ranks", ["-n", "0", "true"], '"0" is not a number of 1 to 4096'),
             ("no number", ["true"], "how many ranks?"),
             ("words for numbers", ["-n", "two", "true"], '"two" is not a number'),
+            ("a range that is none", ["--elastic", "3:2", "true"], '"3:2" is not MIN:MAX'),
+            ("restarts of a job that is not elastic", ["-n", "2", "--max-restarts", "3", "true"], "for --elastic"),
             ("no command", ["-n", "2"], "which command?"),
             ("an unknown option", ["-n", "2", "--color", "true"], "unknown option --color"),
             ("an unknown binding", ["-n", "2", "--bind", "socket", "true"], '"socket"')):
@@ -238,6 +240,33 @@ def test_refusals():
 
 
 # ---- output and input -------------------------------------------------------------------------
+
+def elastic(ranks, script, *options):
+    """The script by `sh` on the ranks of an elastic job, with a place for its folder of its own."""
+    with tempfile.TemporaryDirectory(prefix="kolo-run-test-") as place:
+        ended_as = kolo("run", "--elastic", ranks, *options, "sh", "-c", script, env={"TMPDIR": place})
+        return *ended_as, os.listdir(place)
+
+
+def test_elastic():
+    script = ('echo $KOLO_RANK of $KOLO_NRANKS, $KOLO_ELASTIC, again $KOLO_RESTARTS; touch $KOLO_ELASTIC_DIR/mine; '
+              'stat -c %a $KOLO_ELASTIC_DIR; [ $KOLO_RANK$KOLO_RESTARTS = 10 ] && kill -9 $$; sleep 1')
+    status, out, err, left = elastic("1:2", script)
+    check(status == 0 and b"[1] 1 of 2, 1:2, again 0" in out and b"[1] 1 of 2, 1:2, again 1" in out
+          and out.count(b"700") == 3, "a rank that is killed is started again, and told so", status, out, err)
+    check("rank 1 (pid" in err and "killed by signal 9" in err and err.count("kolo run:") == 1,
+          "its death is told", err)
+    check(left == [], "the folder where ranks meet is removed with what they left", left)
+    status, out, err, _ = elastic("1:2", "sleep 60 & echo $!; [ $KOLO_RANK$KOLO_RESTARTS = 10 ] && exit 3; kill $!; sleep 0.5")
+    child = re.search(rb"\[1\] (\d+)", out)
+    check(status == 0 and child and not is_alive(int(child[1])), "what a failed rank started ends with it", status, out, err)
+    status, out, err, _ = elastic("1:2", "[ $KOLO_RANK = 1 ] && exit 5; sleep 1", "--max-restarts", "2")
+    check(status == 0 and err.count("exited with status 5") == 3, "restarts are bounded, and enough ranks go on", status, err)
+    status, out, err, _ = elastic("2:2", "[ $KOLO_RANK = 1 ] && exit 5; sleep 60")
+    check(status == 5, "too few ranks end the job with the status of the first failure", status, err)
+    status, out, err, _ = elastic("1:2", "[ $KOLO_RANK = 1 ] && { sleep 0.5; exit 5; }; echo $KOLO_RESTARTS")
+    check(status == 0 and err.count("exited with status 5") == 1, "once a rank has finished, none is started again", status, err)
+
 
 def test_prefixes():
     say = "echo out$KOLO_RANK; echo err$KOLO_RANK >&2"

@@ -72,6 +72,31 @@ def test_survivors_shrink_their_group_and_go_on():
     on_ranks(3, body)
 
 
+def test_members_agree_and_take_a_new_one_in():
+    def body(rank):
+        pair = dist.new_group([0, 1])
+        store = dist.distributed_c10d._get_default_store()
+        if rank == 0:
+            store.set("id", kolo_torch._C.create_id().hex())
+        met = bytes.fromhex(store.get("id").decode())
+        if rank == 2:
+            backend = kolo_torch._C.enter(store, met, 3, 2, kolo_torch.Options())
+        else:
+            old = pair._get_backend(torch.device("cpu"))
+            assert old.agree(6 if rank == 0 else 3) == (2, [])
+            backend = old.reconfigure(store, met, [1, 0, -1])
+        assert (backend.rank(), backend.size()) == ({0: 1, 1: 0, 2: 2}[rank], 3)
+        t = torch.full((5,), float(rank + 1))
+        backend.allreduce([t]).wait()
+        assert t[0] == 6
+        assert backend.agree(~0 & (1 << rank ^ 7)) == (0, [])
+        error, _ = failure(lambda: kolo_torch._C.enter(store, b"short", 3, 2, kolo_torch.Options()))
+        assert isinstance(error, ValueError) and "an id has" in str(error), error
+        backend.shutdown()
+
+    on_ranks(3, body)
+
+
 def test_options_are_taken_and_strangers_refused():
     def body(rank):
         options = kolo_torch.Options(deterministic=True, algo="allreduce:direct")

@@ -76,6 +76,9 @@ def refused():
                        (["--codec", "int8", "--backend", "gloo"], "gloo has no codecs"),
                        (["--codec", "bf16", "--parallel", "zero2"], "not zero2"),
                        (["--codec", "int8", "--precision", "bf16"], "in fp32"),
+                       (["--elastic", "1:2", "--parallel", "zero3"], "--elastic takes --parallel dp or ddp, not zero3"),
+                       (["--elastic", "1:2", "--check"], "no --accumulate, --check"),
+                       (["--elastic", "3:2"], "two numbers"),
                        (["--mesh", "1,2"], "three numbers"),
                        (["--device", "cuda"], "--device cuda: PyTorch"),
                        (["--parallel", "ring"], "invalid choice")):

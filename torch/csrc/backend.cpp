@@ -327,6 +327,27 @@ KoloBackend::shrink(const std::vector<int64_t> &exclude, int flags,
     return another(std::move(comm), Group{store, rank, size, options});
 }
 
+std::pair<uint64_t, std::vector<int>> KoloBackend::agree(uint64_t word)
+{
+    std::vector<int> failed(static_cast<size_t>(size_));
+    int count = 0;
+    check(kolo_comm_agree(comm_->get(), &word, failed.data(), size_, &count), "agree");
+    failed.resize(static_cast<size_t>(count));
+    return {word, failed};
+}
+
+c10::intrusive_ptr<c10d::Backend>
+KoloBackend::reconfigured(const c10::intrusive_ptr<c10d::Store> &store, const kolo_id &id,
+                          const std::vector<int> &members)
+{
+    auto options = c10::make_intrusive<KoloOptions>(*options_);
+    options->global_ranks_in_group.clear(); /* new ranks have no numbers in an older group */
+    auto comm = std::make_shared<Communicator>(*comm_, id, members, *options);
+    const int rank = kolo_comm_rank(comm->get());
+    const int size = kolo_comm_size(comm->get());
+    return another(std::move(comm), Group{store, rank, size, options});
+}
+
 /* The barrier goes through the store, so it can name the missing ranks without ending the group.
  * Rank 0 waits for the others in rank order. It then publishes "passed", or the missing ranks. */
 void KoloBackend::monitoredBarrier(const c10d::BarrierOptions &opts, bool waitAllRanks)

@@ -123,6 +123,13 @@ class KoloBackend : public c10d::Backend
     c10::intrusive_ptr<c10d::Backend>
     shrink(const std::vector<int64_t> &exclude, int flags,
            const c10::intrusive_ptr<c10d::Backend::Options> &opts) override;
+    /* Agree among the survivors: kolo_comm_agree(). Returns the word and the ranks that failed. */
+    std::pair<uint64_t, std::vector<int>> agree(uint64_t word);
+    /* A group of members of this one and new ranks: kolo_comm_reconfigure(). members[i] is the number
+     * here of its rank i, or -1. It may be smaller, if members die meanwhile. */
+    c10::intrusive_ptr<c10d::Backend> reconfigured(const c10::intrusive_ptr<c10d::Store> &store,
+                                                   const kolo_id &id,
+                                                   const std::vector<int> &members);
     void monitoredBarrier(const c10d::BarrierOptions &opts, bool waitAllRanks) override;
     c10d::ErrorType getError() override;
     /* Throw the error that ended the group, if one did. Any thread may call it. */

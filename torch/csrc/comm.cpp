@@ -136,6 +136,23 @@ Communicator::Communicator(Communicator &old, const std::vector<int> &exclude,
           "shrink_group");
 }
 
+Communicator::Communicator(Communicator &old, const kolo_id &id, const std::vector<int> &members,
+                           const KoloOptions &options)
+    : timeout_(options.timeout), pid_(getpid())
+{
+    const kolo_config config = configuration(options);
+    check(kolo_comm_reconfigure(old.get(), &id, members.data(), static_cast<int>(members.size()),
+                                &config, &comm_),
+          "reconfigure");
+}
+
+Communicator::Communicator(const kolo_id &id, int size, int rank, const KoloOptions &options)
+    : timeout_(options.timeout), pid_(getpid())
+{
+    const kolo_config config = configuration(options);
+    check(kolo_comm_enter(&id, size, rank, &config, &comm_), "enter");
+}
+
 /* In a forked child, all of this belongs to the parent, and is not touched. */
 bool Communicator::forked() const
 {

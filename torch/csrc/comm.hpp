@@ -57,6 +57,11 @@ class Communicator
                  const std::optional<c10::Device> &device = std::nullopt);
     /* Make a new communicator of the survivors. Only survivors call it. */
     Communicator(Communicator &old, const std::vector<int> &exclude, const KoloOptions &options);
+    /* Make a new communicator of members of `old` and new ranks: kolo_comm_reconfigure(). */
+    Communicator(Communicator &old, const kolo_id &id, const std::vector<int> &members,
+                 const KoloOptions &options);
+    /* Enter one that others make so, as a new rank. */
+    Communicator(const kolo_id &id, int size, int rank, const KoloOptions &options);
     ~Communicator();
     Communicator(const Communicator &) = delete;
     Communicator &operator=(const Communicator &) = delete;

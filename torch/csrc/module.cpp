@@ -7,6 +7,7 @@
 #include "memory.hpp"
 #include "recorder.hpp"
 
+#include <cstring>
 #include <pybind11/chrono.h>
 #include <pybind11/functional.h>
 #include <torch/csrc/Dtype.h>
@@ -173,6 +174,50 @@ void monitoredBarrier(const c10::intrusive_ptr<c10d::Backend> &backend,
     own(backend).monitoredBarrier(options, waitAllRanks);
 }
 
+kolo_id idOf(const std::string &bytes)
+{
+    kolo_id id;
+    TORCH_CHECK_VALUE(bytes.size() == sizeof id.bytes, "kolo: an id has ", sizeof id.bytes,
+                      " bytes, not ", bytes.size());
+    std::memcpy(id.bytes, bytes.data(), sizeof id.bytes);
+    return id;
+}
+
+py::bytes createId()
+{
+    kolo_id id;
+    check(kolo_id_create(&id), "create_id");
+    return {reinterpret_cast<const char *>(id.bytes), sizeof id.bytes};
+}
+
+c10::intrusive_ptr<KoloBackend> enter(const c10::intrusive_ptr<c10d::Store> &store,
+                                      const std::string &id, int size, int rank,
+                                      const KoloOptions &given)
+{
+    auto options = c10::make_intrusive<KoloOptions>(given);
+    auto comm = std::make_shared<Communicator>(idOf(id), size, rank, *options);
+    const int my_rank = kolo_comm_rank(comm->get());
+    const int its_size = kolo_comm_size(comm->get());
+    return c10::make_intrusive<KoloBackend>(std::move(comm),
+                                            Group{store, my_rank, its_size, options});
+}
+
+/* Groups that change their members. */
+void bindChanges(py::module_ &m,
+                 py::class_<KoloBackend, c10d::Backend, c10::intrusive_ptr<KoloBackend>> &backend)
+{
+    backend.def("agree", &KoloBackend::agree, py::call_guard<py::gil_scoped_release>())
+        .def(
+            "reconfigure",
+            [](KoloBackend &self, const c10::intrusive_ptr<c10d::Store> &store,
+               const std::string &id, const std::vector<int> &members) {
+                return self.reconfigured(store, idOf(id), members);
+            },
+            py::call_guard<py::gil_scoped_release>());
+    m.def("create_id", &createId);
+    m.def("enter", &enter, py::call_guard<py::gil_scoped_release>());
+}
+
 } // namespace
 
 } // namespace kolo_torch
@@ -212,13 +257,16 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
         .def("__deepcopy__", [](const KoloOptions &o, const py::dict &) {
             return c10::make_intrusive<KoloOptions>(o);
         });
-    py::class_<KoloBackend, c10d::Backend, c10::intrusive_ptr<KoloBackend>>(m, "KoloBackend")
+    py::class_<KoloBackend, c10d::Backend, c10::intrusive_ptr<KoloBackend>> backend(m,
+                                                                                    "KoloBackend");
+    backend
         .def_property_readonly("options",
                                [](KoloBackend &backend) {
                                    return c10::static_intrusive_pointer_cast<KoloOptions>(
                                        backend.getBackendOptions());
                                })
         .def("raise_failure", &KoloBackend::raiseFailure, py::call_guard<py::gil_scoped_release>());
+    bindChanges(m, backend);
     bindInPlaceOfGloo(m);
     bindArgumentError(m);
     m.def(

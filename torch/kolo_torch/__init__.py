@@ -66,7 +66,7 @@ def create(group, options):
         raise TypeError(
             f"pg_options is {type(options).__name__}; the kolo backend takes kolo_torch.Options"
         )
-    backend = _C.create(group, options)
+    backend = getattr(options, "made", None) or _C.create(group, options)  # of kolo_torch.elastic
     _backends.add(backend)
     return backend
 

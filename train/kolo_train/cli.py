@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kolo_train.config import WAYS, Config, UsageError
-from kolo_train.launch import is_rank, start_ranks
+from kolo_train.launch import is_rank, start_elastic, start_ranks
 
 EXAMPLES = """
 examples:
@@ -36,6 +36,8 @@ def make_parser() -> argparse.ArgumentParser:
     job = parser.add_argument_group("the job")
     _offer(job, "--parallel", "kind of parallelism, see above", choices=WAYS, metavar="WAY")
     job.add_argument("-n", "--ranks", type=_positive, help="ranks to start on this machine (2; 1 for single)")
+    elastic = "go on without ranks that die, and take others in; for dp and ddp, by kolo run --elastic"
+    job.add_argument("--elastic", type=_range, metavar="MIN:MAX", help=elastic)
     _offer(job, "--backend", choices=("kolo", "gloo", "nccl"))
     codec = "for kolo: how float32 travels in all-reduces, all-gathers and reduce-scatters, where that is faster"
     _offer(job, "--codec", codec, choices=("none", "int8", "bf16"))
@@ -109,6 +111,13 @@ def _mesh(text: str) -> tuple[int, int, int]:
     return sizes[0], sizes[1], sizes[2]
 
 
+def _range(text: str) -> tuple[int, int]:
+    least, _, most = text.partition(":")
+    if not 1 <= int(least) <= int(most):
+        raise argparse.ArgumentTypeError(f"{text}: two numbers of ranks, as in 2:4")
+    return int(least), int(most)
+
+
 def config_of(options: argparse.Namespace) -> Config:
     """The options that say what is trained."""
     names = {item.name for item in dataclasses.fields(Config)}
@@ -124,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if is_rank():
             return _train(config, options)
-        ranks = options.ranks or (1 if config.parallel == "single" else 2)
+        ranks = options.ranks or (config.elastic[1] if config.elastic else 1 if config.parallel == "single" else 2)
         config.validate(ranks)
         _need(config, options.plot)
         command = [
@@ -133,6 +142,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "kolo_train",
             *(sys.argv[1:] if arguments is None else arguments),
         ]
+        if config.elastic:
+            return start_elastic(config.elastic, command)
         return start_ranks(ranks, command)
     except UsageError as error:
         print(f"kolo_train: {error}", file=sys.stderr)
@@ -161,6 +172,13 @@ def _need(config: Config, plot: Path | None) -> None:
 
 def _train(config: Config, options: argparse.Namespace) -> int:
     """As a rank of the job."""
+    if config.elastic:
+        from kolo_train.elastic import run_elastic
+
+        told = run_elastic(config)
+        if told is not None:
+            _show(told, options)
+        return 0
     from kolo_train.job import join, leave
     from kolo_train.train import run
 

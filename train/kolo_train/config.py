@@ -37,6 +37,10 @@ CODED = ("dp", "ddp", "horovod", "zero1", "zero3", "fsdp", "tp")
 own, or train on with the weights that were sent (zero2, local-sgd): small updates would be rounded away."""
 
 
+ELASTIC = ("dp", "ddp")
+"""Ways whose ranks have all that a rank needs to go on: the whole model and its optimizer."""
+
+
 class UsageError(ValueError):
     """What was asked for cannot be done; the message says what can."""
 
@@ -78,6 +82,7 @@ class Config:
     straggle_ms: float = 0
     seed: int = 1
     check: bool = False
+    elastic: tuple[int, int] | None = None
 
     def validate(self, ranks: int) -> None:
         """Raises UsageError where options do not go together with each other or `ranks` ranks."""
@@ -98,12 +103,27 @@ class Config:
         if self.compresses and self.warmup_steps < 1:
             raise UsageError("--warmup-steps: 1 or more")
         self._validate_codec()
+        self._validate_elastic()
         if self.parallel == "tp" and self.heads % ranks:
             raise UsageError(f"--heads {self.heads} cannot be split over {ranks} ranks of tp")
         if self.offload == "host" and self.device == "cpu":
             raise UsageError("--offload host moves from a GPU to host memory; on the CPU, --offload disk")
         if self.check and self.seconds:
             raise UsageError("--check compares a number of steps: give --steps, not --seconds")
+
+    def _validate_elastic(self) -> None:
+        """Raises UsageError where a rank that comes could not go on with what another one has."""
+        if self.elastic is None:
+            return
+        if self.parallel not in ELASTIC:
+            ways = " or ".join(ELASTIC)
+            raise UsageError(f"--elastic takes --parallel {ways}, not {self.parallel}: its ranks divide the state")
+        if self.backend != "kolo" or self.device != "cpu":
+            raise UsageError("--elastic takes --backend kolo and --device cpu")
+        if self.precision == "fp16" or self.compresses or self.offload != "none":
+            raise UsageError("--elastic takes --precision fp32 or bf16, whole gradients, and no --offload")
+        if self.accumulate != 1 or self.check or self.seconds or self.straggle_ms:
+            raise UsageError("--elastic divides each step anew: no --accumulate, --check, --seconds, --straggle-ms")
 
     def _validate_codec(self) -> None:
         """Raises UsageError where a codec would compress nothing."""

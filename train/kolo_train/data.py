@@ -35,6 +35,15 @@ class Digits:
         self.labels = torch.tensor(digits.target, device=config.device)
         self.config = config
 
+    @property
+    def samples(self) -> int:
+        """How many there are in an epoch."""
+        return len(self.labels)
+
+    def picked(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """The samples with these numbers."""
+        return self.images[numbers], self.labels[numbers]
+
     def batch(self, number: int) -> tuple[Tensor, Tensor]:
         """The global batch of step `number`."""
         size = self.config.batch
@@ -61,12 +70,24 @@ class Characters:
         self.classes = -(-len(alphabet) // 16) * 16
         self.config = config
 
+    @property
+    def samples(self) -> int:
+        """How many windows there are in the text side by side."""
+        return (len(self.text) - 1) // self.config.context
+
+    def picked(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """The windows with these numbers, side by side in the text."""
+        return self._windows(numbers.unsqueeze(1) * self.config.context)
+
     def batch(self, number: int) -> tuple[Tensor, Tensor]:
         """The global batch of step `number`."""
         config = self.config
         generator = torch.Generator().manual_seed(config.seed * 1_000_003 + number)
         starts = torch.randint(len(self.text) - config.context - 1, (config.batch, 1), generator=generator)
-        window = self.text[starts + torch.arange(config.context + 1)].to(config.device)
+        return self._windows(starts)
+
+    def _windows(self, starts: Tensor) -> tuple[Tensor, Tensor]:
+        window = self.text[starts + torch.arange(self.config.context + 1)].to(self.config.device)
         return window[:, :-1].contiguous(), window[:, 1:].contiguous()
 
 

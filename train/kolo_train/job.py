@@ -53,12 +53,16 @@ def join(config: Config) -> Job:
     method, rank, ranks = whereabouts()
     local_rank = int(os.environ.get("LOCAL_RANK", os.environ.get("KOLO_LOCAL_RANK", rank)))
     device = _device(config, local_rank)
-    # Ranks share the cores: more threads than that take turns on them.
-    torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // ranks))
+    share_cores(ranks)
     dist.init_process_group(
         config.backend, init_method=method, rank=rank, world_size=ranks, timeout=TIMEOUT, pg_options=pg_options
     )
     return Job(rank, ranks, device)
+
+
+def share_cores(ranks: int) -> None:
+    """Ranks share the cores: more threads than that take turns on them."""
+    torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // ranks))
 
 
 def leave() -> None:

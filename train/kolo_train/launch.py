@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+
+from kolo_train.config import UsageError
 
 STARTED = ("TORCHELASTIC_RUN_ID", "KOLO_RANK", "KOLO_TRAIN_RANK")
 
@@ -24,6 +27,14 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def start_elastic(ranks: tuple[int, int], command: Sequence[str]) -> int:
+    """Become `kolo run --elastic`, which replaces ranks that fail. Raises UsageError where there is no kolo."""
+    kolo = shutil.which("kolo")
+    if kolo is None:
+        raise UsageError("--elastic is started by kolo run, and there is no kolo in PATH: build/tools has it")
+    os.execv(kolo, [kolo, "run", "--elastic", f"{ranks[0]}:{ranks[1]}", *command])
 
 
 def start_ranks(ranks: int, command: Sequence[str]) -> int:

@@ -134,6 +134,21 @@ class Optimizer(torch.optim.Optimizer):
                 if self._needs_master(param):
                     local(param.detach()).copy_(master)
 
+    def whole_state(self) -> list[tuple[list[Tensor], dict[str, Any]]]:
+        """What another rank needs to go on with the same updates: masters, and the state of each part."""
+        return [
+            (masters if self._needs_master(params[0]) else [], part.state_dict())
+            for params, masters, part in self.parts
+        ]
+
+    @torch.no_grad()
+    def load_whole_state(self, state: list[tuple[list[Tensor], dict[str, Any]]]) -> None:
+        """Go on with what whole_state() gave on another rank."""
+        for (_, own, part), (masters, words) in zip(self.parts, state, strict=True):
+            for mine, master in zip(own, masters, strict=False):
+                mine.copy_(master)
+            part.load_state_dict(words)
+
     def _put_state_in_place(self, optimizer: torch.optim.Optimizer) -> None:
         """State that the first step made moves to where the masters are."""
         if self.place.name != "disk":

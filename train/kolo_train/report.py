@@ -61,7 +61,7 @@ def _speed(report: Report) -> str:
 
 def _communication(report: Report) -> str:
     if not report.communication:
-        return "communication   none"
+        return "communication   none" if report.ranks == 1 else "communication   not measured"
     parts = {name: share for name, share in report.communication.items() if name != "all"}
     shown = ", ".join(f"{name} {share:.1%}" for name, share in sorted(parts.items(), key=lambda part: -part[1]))
     return f"communication   {report.communication.get('all', 0):.1%} of a step: {shown or 'nothing seen'}"

@@ -48,6 +48,14 @@ class Way:
         """Turn the whole model into what this rank trains."""
         return model
 
+    def regroup(self, job: Job) -> None:
+        """Go on as a rank of another group. All its ranks call this."""
+        self.job = job
+
+    def whole_model(self) -> nn.Module:
+        """The model without what a way puts around it."""
+        return self.model
+
     def make_optimizer(self) -> torch.optim.Optimizer:
         """The optimizer of what this rank updates."""
         return Optimizer(self.parameters(), **optimizer_arguments(self.config))

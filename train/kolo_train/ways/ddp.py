@@ -8,6 +8,7 @@ optimizer a hook sends the buckets compressed.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from kolo_train.compression import Hook, OneBitAdam, OneBitMomentum, TopK, compressed
+from kolo_train.job import Job
 from kolo_train.models import Layers
 from kolo_train.optim import Optimizer
 from kolo_train.ways.base import State, Way
@@ -28,6 +30,18 @@ class BucketedDataParallel(Way):
     def spread(self, model: Layers) -> nn.Module:
         # Gradients as views of the buckets: they are not held twice.
         return DistributedDataParallel(model, gradient_as_bucket_view=True)
+
+    def regroup(self, job: Job) -> None:
+        super().regroup(job)
+        model = self.whole_model()
+        self.model = nn.Identity()
+        gc.collect()  # DDP refers to itself, and its hooks would go on
+        self.model = DistributedDataParallel(model, gradient_as_bucket_view=True)
+
+    def whole_model(self) -> nn.Module:
+        assert isinstance(self.model, DistributedDataParallel)
+        module: nn.Module = self.model.module
+        return module
 
     def make_optimizer(self) -> torch.optim.Optimizer:
         optimizer = super().make_optimizer()
