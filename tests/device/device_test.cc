@@ -862,6 +862,8 @@ TEST(DeviceErrors, StreamsOfAGraphThatWouldWaitForThemselvesAreRefused)
     EXPECT_EQ(KOLO_OK, make(1, stream[1])) << "which changed nothing";
     for (int r = 0; r < 2; r++) {
         Do("cuStreamEndCapture", stream[r], &graph[r]);
+    }
+    for (int r = 0; r < 2; r++) { // which a thread may not do while it captures
         Do("cuGraphInstantiateWithFlags", &launched[r], graph[r], 0ull);
         Do("cuGraphLaunch", launched[r], stream[r]);
     }

@@ -95,6 +95,7 @@ struct Capture {
     std::mutex lock;
     Stream *first = nullptr;
     int mode = kGlobalMode;
+    const std::thread::id thread = std::this_thread::get_id(); // that began it
     Graph *graph = new Graph;
     std::map<Stream *, size_t> last, joined; // of a stream: how much there was behind its last work
     bool invalid = false, over = false;
@@ -354,13 +355,16 @@ bool IsIdle(int device)
             return KOLO_CUDA_OUT_OF_MEMORY;                                                        \
         }                                                                                          \
     } while (0)
-// Calls that might wait for what is captured: they invalidate global captures, whoever calls.
+// Calls that might wait for what is captured: they invalidate global captures, whoever calls, and
+// those of the calling thread.
 bool Spoils()
 {
     std::lock_guard<std::mutex> hold(lock);
     bool spoils = false;
     for (const auto &capture : captures) {
-        if (capture_mode != kRelaxedMode && capture->mode == kGlobalMode) {
+        const bool own =
+            capture->mode != kRelaxedMode && capture->thread == std::this_thread::get_id();
+        if (capture_mode != kRelaxedMode && (own || capture->mode == kGlobalMode)) {
             std::lock_guard<std::mutex> all(capture->lock);
             capture->invalid = spoils = true;
         }
@@ -1317,10 +1321,16 @@ int cuStreamCreateWithPriority(kolo_cuda_stream *stream, unsigned flags, int pri
     MakeStream(stream, flags, priority < 0);
     return KOLO_CUDA_OK;
 }
-// No call to fail: who asks may as well order by an event.
+// No call to fail: who asks may as well order by an event. In a capture it is an error, which driver
+// 580.159 does not document.
 KOLO_EXPORT
 int cuStreamGetId(kolo_cuda_stream stream, unsigned long long *id)
 {
+    if (const auto capture = StreamOf(stream)->Capturing()) {
+        std::lock_guard<std::mutex> all(capture->lock);
+        capture->invalid = true;
+        return kCaptureUnsupported;
+    }
     *id = StreamOf(stream)->id;
     return KOLO_CUDA_OK;
 }
@@ -1546,6 +1556,9 @@ int cuStreamEndCapture(kolo_cuda_stream stream, Graph **graph)
 KOLO_EXPORT
 int cuGraphInstantiateWithFlags(Graph **executable, Graph *graph, unsigned long long)
 {
+    if (Spoils()) {
+        return kCaptureUnsupported;
+    }
     *executable = new Graph(*graph);
     return KOLO_CUDA_OK;
 }

@@ -40,12 +40,13 @@ static uint64_t number_of(const struct kolo_gpu *gpu, kolo_stream stream)
 kolo_status kolo_gpu_order_follow(const struct kolo_gpu *gpu, const struct kolo_gpu_order *order,
                                   kolo_stream stream, bool captured)
 {
-    const bool same =
-        order->recorded && order->number != 0 && order->number == number_of(gpu, stream);
-    return order->recorded && !same && !captured
-               ? KOLO_CUDA(gpu, "cuStreamWaitEvent",
-                           stream_wait_event((kolo_cuda_stream)stream, order->last, 0))
-               : KOLO_OK;
+    if (!order->recorded || captured) { /* asking for the number of a stream spoils its capture */
+        return KOLO_OK;
+    }
+    return order->number != 0 && order->number == number_of(gpu, stream)
+               ? KOLO_OK
+               : KOLO_CUDA(gpu, "cuStreamWaitEvent",
+                           stream_wait_event((kolo_cuda_stream)stream, order->last, 0));
 }
 
 void kolo_gpu_order_share(const struct kolo_gpu *gpu, struct kolo_gpu_order *order,
