@@ -80,8 +80,15 @@ static bool set_bind(const char *text, enum run_bind *out)
     return true;
 }
 
-enum { OPTION_PREFIX = 256, OPTION_NO_PREFIX, OPTION_TIMEOUT, OPTION_BIND, OPTION_MPI };
-enum { OPTION_ELASTIC = 300, OPTION_RESTARTS };
+enum {
+    OPTION_PREFIX = 256,
+    OPTION_NO_PREFIX,
+    OPTION_TIMEOUT,
+    OPTION_BIND,
+    OPTION_MPI,
+    OPTION_ELASTIC,
+    OPTION_RESTARTS
+};
 
 static bool set_option(int option, struct run_options *out, bool *help)
 {

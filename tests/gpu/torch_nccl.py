@@ -5,6 +5,7 @@ refuses, call every collective and train a model with DistributedDataParallel.
 usage: LD_PRELOAD=.../libnccl.so.2 torch_nccl.py RANKS
 """
 import ctypes
+import faulthandler
 import os
 import sys
 import tempfile
@@ -74,6 +75,8 @@ def check_library():
 
 
 def run(rank, ranks, meeting):
+    faulthandler.enable()
+    faulthandler.dump_traceback_later(60, exit=True)  # where a rank that hangs is
     torch.cuda.set_device(0)
     dist.init_process_group("nccl", init_method="file://" + meeting, rank=rank, world_size=ranks)
     check_library()

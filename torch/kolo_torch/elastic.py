@@ -43,7 +43,7 @@ class _Made(Options):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the ranks that live have agreed on: alike on all of them."""
+    """The decision of the ranks that live, alike on all of them."""
 
     good: bool
     failed: list[int]
@@ -152,7 +152,7 @@ class Members:
     # ---- a member
 
     def agree(self, good: bool) -> Verdict:
-        """What the ranks that live make of the step. All that live call this, also after a failure.
+        """The common verdict on the step. All ranks that live call this, also after a failure.
 
         Raises DistBackendError where the others have gone on without this rank.
         """
@@ -223,9 +223,8 @@ class Members:
     # ---- torch's default group
 
     def _own_options(self) -> Options:
-        options = Options(self.timeout, deterministic=self.options.deterministic, algo=self.options.algo,
-                          transport=self.options.transport, codec=self.options.codec)
-        return options
+        return Options(self.timeout, deterministic=self.options.deterministic, algo=self.options.algo,
+                       transport=self.options.transport, codec=self.options.codec)
 
     def _store(self, changes: int | None = None) -> dist.Store:
         """Where the members of the group at this change of it find each other's keys."""
