@@ -1586,14 +1586,17 @@ TEST(FakeDeviceFault, OfAKernelFailsLaterCallsOnEveryRankAndHoldsUpNoEnd)
         const kolo_status ended = kolo_group_end();
         return st == KOLO_OK ? ended : st;
     };
-    ASSERT_EQ(KOLO_OK, call()) << kolo_error_text();
+    const auto is_fault = [](kolo_status st) {
+        return st == KOLO_ERR_SYSTEM &&
+               strstr(kolo_error_text(), "CUDA_ERROR_MISALIGNED_ADDRESS") != nullptr;
+    };
+    const kolo_status first = call(); // its kernel may run before the call records its event
+    ASSERT_TRUE(first == KOLO_OK || is_fault(first)) << kolo_error_text();
     {
         const Context context;
         EXPECT_EQ(kMisaligned, Find<int(void *)>("cuStreamSynchronize")(team.At(0).Get()));
     }
-    EXPECT_EQ(KOLO_ERR_SYSTEM, call());
-    EXPECT_NE(nullptr, strstr(kolo_error_text(), "CUDA_ERROR_MISALIGNED_ADDRESS"))
-        << kolo_error_text();
+    EXPECT_TRUE(is_fault(call())) << kolo_error_text();
     EXPECT_NE(KOLO_OK, kolo_comm_error(team.Comm(0)));
     EXPECT_NE(KOLO_OK, kolo_comm_error(team.Comm(1)));
 }
