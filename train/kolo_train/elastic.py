@@ -60,6 +60,7 @@ class Trainer:
         self.data = self.way.data
         self.seen = torch.zeros(self.data.samples)  # how often each sample of the epoch was trained
         self.current = True  # no member lacks the state
+        self.order, self.order_of = torch.empty(0, dtype=torch.int64), -1  # of the samples, in which epoch
 
     def _job(self) -> Job:
         return Job(self.members.rank, self.members.size, torch.device("cpu"))
@@ -71,14 +72,14 @@ class Trainer:
         start, tries = time.perf_counter(), 0
         while True:
             try:
-                tally = self._part()
+                batch, tally = self._part()
                 good = True
             except RuntimeError as error:
                 _only_kolo(error)
                 good = False
             verdict = self.members.agree(good)
             if verdict.good:
-                self._count(tally)
+                self._count(batch, tally)
                 took = time.perf_counter() - start
                 (self.told.gaps if tries > 0 else self.told.seconds).append(took)
             self.follow(verdict)
@@ -88,33 +89,37 @@ class Trainer:
             if tries == TRIES:
                 raise RuntimeError(f"step {self.told.number} failed {TRIES} times")
 
-    def _part(self) -> Tensor:
-        """Gradients of this rank's part of the step, exchanged. What the step comes to on all ranks: how
-        often each sample was trained, and the loss."""
+    def _part(self) -> tuple[Tensor, Tensor]:
+        """Exchange the gradients of this rank's part of the step. The samples of the step, and over all
+        ranks: how often each of them was trained, and behind that the loss."""
         self.way.optimizer.zero_grad(set_to_none=True)
-        batch = self._order()[self.told.place :][: self.config.batch]
-        mine = batch.tensor_split(self.members.size)[self.members.rank]
+        batch = self._samples()
+        places = torch.arange(len(batch)).tensor_split(self.members.size)[self.members.rank]
+        mine = batch[places]
         # DDP waits for every rank's gradients: a rank without samples computes those of one, times 0.
         x, y = self.data.picked(mine if len(mine) else batch[:1])
         self.way.before_backward(last=True)
         weighted = loss_of(self.way.model(x), y) * (len(mine) / len(batch))
         (weighted * self.members.size).backward()
         self.way.exchange()
-        tally = torch.zeros(self.data.samples + 1)
-        tally.index_add_(0, mine, torch.ones(len(mine)))
+        tally = torch.zeros(len(batch) + 1)
+        tally[places] = 1
         tally[-1] = weighted.detach()
         dist.all_reduce(tally)
-        return tally
+        return batch, tally
 
-    def _order(self) -> Tensor:
-        generator = torch.Generator().manual_seed(self.config.seed + self.told.epoch)
-        return torch.randperm(self.data.samples, generator=generator)
+    def _samples(self) -> Tensor:
+        """The next samples of the epoch, whose order the seed gives."""
+        if self.order_of != self.told.epoch:
+            generator = torch.Generator().manual_seed(self.config.seed + self.told.epoch)
+            self.order, self.order_of = torch.randperm(self.data.samples, generator=generator), self.told.epoch
+        return self.order[self.told.place :][: self.config.batch]
 
-    def _count(self, tally: Tensor) -> None:
+    def _count(self, batch: Tensor, tally: Tensor) -> None:
         """The step counts. Raises RuntimeError where an epoch had a sample not once."""
         self.way.update()
         told = self.told
-        self.seen += tally[:-1]
+        self.seen.index_add_(0, batch, tally[:-1])
         told.losses.append(float(tally[-1]))
         told.number += 1
         told.place += self.config.batch
