@@ -2,8 +2,8 @@
 """Makes "kolo" known to torch.distributed without loading it: what torch's entry points call.
 
 `import torch` calls autoload() (entry point torch.backends); newer releases call register() when the
-name is first asked for (torch.distributed.backends). kolo_torch itself, and with it libkolo, is
-loaded by the first process group.
+name is first asked for (torch.distributed.backends); vLLM calls serve_vllm(). kolo_torch itself, and
+with it libkolo, is loaded by the first process group.
 """
 import functools
 import inspect
@@ -155,6 +155,16 @@ def register():
         _wrap_init()
     for device in filter(None, os.environ.get("KOLO_TORCH_DEFAULT", "").split(",")):
         dist.Backend.default_device_backend_map[device.strip()] = "kolo"
+
+
+def serve_vllm():
+    """vLLM calls this in each of its processes (entry point vllm.general_plugins). In gloo's place kolo
+    gives its platform for CPUs a communicator, too."""
+    if os.environ.get("KOLO_TORCH_AS") != "gloo":
+        return
+    from vllm.platforms import cpu
+
+    cpu.CpuPlatform.get_device_communicator_cls = classmethod(lambda cls: "kolo_torch.vllm.Communicator")
 
 
 def autoload():

@@ -37,6 +37,7 @@ RUN_ELSEWHERE = (
     (r"sudo apt(-get)? ", "installs packages"),
     (r"\S*pip install .*\./torch", "./test builds kolo_torch by itself"),
     (r".*perf/torch/compare\.py|.*torchrun ", "needs PyTorch"),
+    (r".*\bvllm serve ", "tests/frameworks runs vLLM"),
     (r"packaging/deb\b", "tests/packaging makes the packages and installs them"),
     (r"packaging/wheel|pip install dist/", "tests/python makes and installs the wheel; here python/ is on the path"),
     (r".*-m kolo_train", "tests/train trains"),

@@ -18,14 +18,15 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 NEEDS = {"accelerate_ranks": ("accelerate", "--frameworks"), "trainer_ranks": ("transformers", "--frameworks"),
          "lightgbm_ranks": ("lightgbm", "--frameworks"), "lightning_ranks": ("lightning", "--frameworks-all"),
-         "deepspeed_ranks": ("deepspeed", "--frameworks-all"), "ray_actors": ("ray", "--frameworks-all")}
+         "deepspeed_ranks": ("deepspeed", "--frameworks-all"), "ray_actors": ("ray", "--frameworks-all"),
+         "vllm_ranks": ("vllm", "--vllm")}
 RANKS = 2
-LIMIT_S = 400
+LIMIT_S = 800  # vLLM starts three engines, each in three or four processes
 
 
 def python_of(module):
     """The Python that has the module, or None."""
-    python = ROOT / ".venv-frameworks/bin/python"
+    python = ROOT / (".venv-vllm" if module == "vllm" else ".venv-frameworks") / "bin/python"
     find = f"import importlib.util as u, sys; sys.exit(not (u.find_spec({module!r}) and u.find_spec('torch')))"
     there = python.exists() and subprocess.run([python, "-c", find], check=False).returncode == 0
     return python if there else None
@@ -54,7 +55,8 @@ def environment(packages, folder, **more):
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("KOLO_TORCH", "TORCH_"))}
     path = os.pathsep.join((str(HERE), packages, str(ROOT / "python"), str(folder)))
     return {**kept, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1",
-            "CUDA_VISIBLE_DEVICES": "", "PYTHONDONTWRITEBYTECODE": "1",
+            "CUDA_VISIBLE_DEVICES": "", "PYTHONDONTWRITEBYTECODE": "1", "VLLM_NO_USAGE_STATS": "1",
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_CPU_KVCACHE_SPACE": "1",
             "KOLO_LIBRARY": os.path.join(packages, "kolo_torch/libkolo.so.0"), **more}
 
 
