@@ -2,7 +2,7 @@
 /* Ranks are killed, stopped, or stopped for a moment, in every phase of a communicator: its start,
  * calls of all kinds and sizes, no calls, agreeing, shrinking, growing, reconfiguring, its end.
  *
- * usage: members TRIALS SEED kill|stop|pause [NAMESPACE=ADDRESS ...]
+ * usage: members TRIALS SEED kill|stop|pause[:OPERATION] [NAMESPACE=ADDRESS ...]
  *
  * Each trial starts 2 to 8 old ranks and up to 2 new ones, as processes, and draws an operation, the
  * victims, and for each the moment after the operation has begun. With network namespaces, each rank
@@ -72,11 +72,14 @@ static void draw_members(void)
     }
 }
 
+static int only = -1; /* the operation of all trials; -1: any */
+
 static enum operation draw_operation(enum fault fault)
 {
     /* Nobody notices a stop between calls; shrinking excludes whoever its caller says. */
     static const enum operation of_stop[] = {AGREE, RECONFIGURE, CALLS};
-    return fault == STOP ? of_stop[draw(3)] : (enum operation)draw(OPERATIONS);
+    const enum operation any = fault == STOP ? of_stop[draw(3)] : (enum operation)draw(OPERATIONS);
+    return only >= 0 ? (enum operation)only : any;
 }
 
 static int draw_moment(void)
@@ -238,6 +241,16 @@ static bool read_hosts(int count, char **arguments)
     return nhosts == count;
 }
 
+/* The place in names[count] of the `len` bytes at `name`; -1: none. */
+static int find_name(const char *const names[], int count, const char *name, size_t len)
+{
+    int i = count - 1;
+    while (i >= 0 && (strncmp(names[i], name, len) != 0 || names[i][len] != '\0')) {
+        i--;
+    }
+    return i;
+}
+
 int main(int argc, char **argv)
 {
     static const char *const faults[] = {"kill", "stop", "pause"};
@@ -245,9 +258,13 @@ int main(int argc, char **argv)
         return 2;
     }
     const int trials = atoi(argv[1]);
-    int fault = KILL;
-    while (fault < PAUSE && strcmp(argv[3], faults[fault]) != 0) {
-        fault++;
+    const size_t len = strcspn(argv[3], ":");
+    const int fault = find_name(faults, 3, argv[3], len);
+    if (argv[3][len] == ':') {
+        only = find_name(operation_names, OPERATIONS, argv[3] + len + 1, strlen(argv[3] + len + 1));
+    }
+    if (fault < 0 || (argv[3][len] == ':' && only < 0)) {
+        return 2;
     }
     state = strtoull(argv[2], NULL, 10);
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

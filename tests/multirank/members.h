@@ -12,6 +12,7 @@
 enum { MOST_OLD = 8, MOST_NEW = 2, MOST = MOST_OLD + MOST_NEW, STEPS = 40, TEXT = 300 };
 
 enum operation { START, CALLS, IDLE, AGREE, SHRINK, GROW, RECONFIGURE, DESTROY, OPERATIONS };
+extern const char *const operation_names[]; /* [OPERATIONS] */
 enum fault { KILL, STOP, PAUSE }; /* a pause is a stop that ends long before the time-out */
 
 struct trial {

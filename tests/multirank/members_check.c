@@ -10,8 +10,8 @@
 enum { COMPLAINTS_SHOWN = 20, TIMES_MOST = 4000 };
 enum wrong { HANGS, RESULTS, FALSE_DEATHS, OTHERS, WRONGS };
 static const char *const wrong_names[] = {"hangs", "wrong results", "false deaths", "other faults"};
-static const char *const names[] = {"start",  "calls", "idle",        "agree",
-                                    "shrink", "grow",  "reconfigure", "destroy"};
+const char *const operation_names[] = {"start",  "calls", "idle",        "agree",
+                                       "shrink", "grow",  "reconfigure", "destroy"};
 
 struct times {
     const char *what;
@@ -46,8 +46,8 @@ complain(int number, enum wrong kind, const char *format, ...)
     if (found.wrong[kind]++ > COMPLAINTS_SHOWN) {
         return;
     }
-    (void)printf("trial %d (%s, %d and %d ranks%s", number, names[trial.operation], trial.nold,
-                 trial.nnew, trial.tcp ? ", tcp" : "");
+    (void)printf("trial %d (%s, %d and %d ranks%s", number, operation_names[trial.operation],
+                 trial.nold, trial.nnew, trial.tcp ? ", tcp" : "");
     for (int i = 1; i < trial.nold + trial.nnew; i++) {
         if (trial.host[i] != trial.host[0]) {
             (void)printf(", rank %d on host %d", i, trial.host[i]);
@@ -339,7 +339,7 @@ int print_findings(int trials)
     print_times(&found.shrink);
     print_times(&found.grow);
     for (int i = 0; i < OPERATIONS; i++) {
-        (void)printf("%d %s, ", found.of[i], names[i]);
+        (void)printf("%d %s, ", found.of[i], operation_names[i]);
     }
     for (int i = 0; i < WRONGS; i++) {
         (void)printf("%d %s, ", found.wrong[i], wrong_names[i]);
