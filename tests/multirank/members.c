@@ -60,7 +60,8 @@ static int draw(int below)
 
 static void draw_members(void)
 {
-    const int leaves = trial.nold > 2 && draw(2) == 0 ? draw(trial.nold) : -1;
+    /* Not rank 0: who leaves ends, and its process serves the id. */
+    const int leaves = trial.nold > 2 && draw(2) == 0 ? 1 + draw(trial.nold - 1) : -1;
     trial.nmembers = 0;
     for (int i = 0; i < trial.nold + trial.nnew; i++) {
         if (i != leaves) {
