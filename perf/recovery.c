@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -224,6 +225,7 @@ static pid_t start(int number, char **hosts, int nhosts)
     const pid_t pid = fork();
     if (pid == 0) {
         char job[32];
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         (void)snprintf(job, sizeof job, "recovery-%d", (int)getppid());
         (void)setenv("KOLO_JOB", job, 1);
         set_number("KOLO_RANK", number);

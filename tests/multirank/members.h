@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+// SPDX-License-Identifier: Apache-2.0
 /* A trial of members.c: its plan, and what its ranks report. */
 #ifndef KOLO_TESTS_MEMBERS_H
 #define KOLO_TESTS_MEMBERS_H

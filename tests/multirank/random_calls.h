@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+// SPDX-License-Identifier: Apache-2.0
 /* Calls in an order that follows from a seed, which all ranks draw alike, with results that are
  * checked. */
 #ifndef KOLO_TESTS_RANDOM_CALLS_H
