@@ -175,7 +175,8 @@ static void end_pauses(const pid_t pid[], int n)
 {
     for (int i = 0; i < n && trial.fault == PAUSE; i++) {
         struct report *r = &shared->report[i];
-        if (pid[i] != 0 && r->hit_ms > 0 && now_ms() - r->hit_ms > trial.seed % PAUSE_MS) {
+        if (pid[i] != 0 && r->hit_ms > 0 &&
+            now_ms() - r->hit_ms > (double)(trial.seed % PAUSE_MS)) {
             (void)kill(pid[i], SIGCONT);
         }
     }
