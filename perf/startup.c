@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The time to create communicators, to make their first call, and to destroy them: startup [-t
- * THREADS] [-n TIMES] [-m].
- *
- * With -m, of processes: the time until the last rank has been taken in (kolo_comm_grow()), and
- * until the others go on without it (kolo_comm_shrink()). Each time includes an all-reduce.
+ * THREADS] [-n TIMES].
  *
  * The ranks are the launcher's processes, or with -t the threads of this process, which meet by an
  * id as processes do. The time of a step is from the first rank's begin to the last rank's end. The
@@ -14,7 +11,6 @@
 
 #include <getopt.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,98 +90,20 @@ static kolo_status by_threads(int nranks, struct rank *out)
     return status;
 }
 
-/* ---- members ---- */
-
-/* The longest time of all ranks, until each has made a call on `made`. */
-static kolo_status longest(struct kolo_comm *all, struct kolo_comm *made, double begin, double *out)
-{
-    float one = 1;
-    kolo_status status = KOLO_OK;
-    if (made != NULL) {
-        status = kolo_all_reduce(&one, &one, 1, KOLO_FLOAT32, KOLO_SUM, made, NULL);
-    }
-    *out = made != NULL ? now_s() - begin : 0;
-    return status == KOLO_OK ? kolo_all_reduce(out, out, 1, KOLO_FLOAT64, KOLO_MAX, all, NULL)
-                             : status;
-}
-
-/* The last rank of `all` is taken in, and then left out. */
-static kolo_status change_members(struct kolo_comm *all, double *grow, double *shrink)
-{
-    struct kolo_comm *old = NULL, *grown = NULL, *rest = NULL;
-    struct kolo_id id;
-    const int nranks = kolo_comm_size(all), rank = kolo_comm_rank(all), last = nranks - 1;
-    kolo_status status = rank == 0 ? kolo_id_create(&id) : KOLO_OK;
-    status =
-        status == KOLO_OK ? kolo_broadcast(&id, &id, sizeof id, KOLO_UINT8, 0, all, NULL) : status;
-    status = status == KOLO_OK
-                 ? kolo_comm_split(all, rank == last ? KOLO_NO_COLOR : 0, rank, NULL, &old)
-                 : status;
-    status = status == KOLO_OK ? kolo_barrier(all, NULL) : status;
-    double begin = now_s();
-    status = status == KOLO_OK ? kolo_comm_grow(old, &id, nranks, rank, NULL, &grown) : status;
-    status = status == KOLO_OK ? longest(all, grown, begin, grow) : status;
-    begin = now_s();
-    if (status == KOLO_OK && rank != last) {
-        status = kolo_comm_shrink(grown, &last, 1, NULL, &rest);
-    }
-    status = status == KOLO_OK ? longest(all, rest, begin, shrink) : status;
-    kolo_comm_destroy(old);
-    kolo_comm_destroy(grown);
-    kolo_comm_destroy(rest);
-    return status;
-}
-
-static int members(long times)
-{
-    struct kolo_comm *all = NULL;
-    kolo_status status = kolo_comm_create_env(NULL, &all);
-    const int rank = kolo_comm_rank(all), nranks = kolo_comm_size(all);
-    if (status == KOLO_OK && nranks < 2) {
-        fprintf(stderr, "startup: -m needs 2 ranks or more\n");
-        kolo_comm_destroy(all);
-        return 2;
-    }
-    for (long i = 0; i < times && status == KOLO_OK; i++) {
-        double grow = 0, shrink = 0;
-        status = change_members(all, &grow, &shrink);
-        if (status == KOLO_OK && rank == 0) {
-            if (i == 0) {
-                printf("# ranks  grow by one (ms)  shrink by one (ms)\n");
-            }
-            printf("%7d %17.1f %19.1f\n", nranks, 1e3 * grow, 1e3 * shrink);
-        }
-    }
-    if (status != KOLO_OK) {
-        fprintf(stderr, "startup: rank %d: %s\n", rank, kolo_error_text());
-    }
-    kolo_comm_destroy(all);
-    return status == KOLO_OK ? 0 : EXIT_KOLO;
-}
-
 static int usage(void)
 {
-    fprintf(stderr, "usage: startup [-t THREADS (up to %d)] [-n TIMES] [-m]\n", RANKS_MAX);
+    fprintf(stderr, "usage: startup [-t THREADS (up to %d)] [-n TIMES]\n", RANKS_MAX);
     return 2;
 }
 
 int main(int argc, char **argv)
 {
     long threads = 0, times = 3;
-    bool changes = false;
-    for (int option; (option = getopt(argc, argv, "t:n:m")) != -1;) {
-        if (option == 'm') {
-            changes = true;
-        } else {
-            *(option == 't' ? &threads : &times) = option == '?' ? -1 : strtol(optarg, NULL, 10);
-        }
+    for (int option; (option = getopt(argc, argv, "t:n:")) != -1;) {
+        *(option == 't' ? &threads : &times) = option == '?' ? -1 : strtol(optarg, NULL, 10);
     }
-    if (optind != argc || threads < 0 || threads > RANKS_MAX || times < 1 ||
-        (changes && threads > 0)) {
+    if (optind != argc || threads < 0 || threads > RANKS_MAX || times < 1) {
         return usage();
-    }
-    if (changes) {
-        return members(times);
     }
     for (long i = 0; i < times; i++) {
         struct rank r = {0};

@@ -9,9 +9,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { ANSWER_US = 1000 * 1000, STAYS_US = 400 * 1000, NEWS_US = 200 * 1000, FIRST_MS = 2 };
-/* A killed process of a busy machine can keep its listener for a tenth of a second. */
-enum { LIVED_US = 250 * 1000, AGAIN_US = 5 * 1000, KNOCKS_US = 2 * 1000 * 1000 };
+/* A killed process of a busy machine was seen to keep its listener for longer than 0.4 s. */
+enum { STAYS_US = 2000 * 1000, LIVED_US = 1000 * 1000 };
+enum { ANSWER_US = 1000 * 1000, NEWS_US = 200 * 1000, FIRST_MS = 2 };
+enum { AGAIN_US = 5 * 1000, KNOCKS_US = 3000 * 1000 };
 
 static void knock(struct kolo_doubt *d)
 {
@@ -20,6 +21,7 @@ static void knock(struct kolo_doubt *d)
     d->own = kolo_own_fd(fd);
     d->refused = d->error == ECONNREFUSED;
     d->answered_us = d->alive_us = d->again_us = 0;
+    d->knocked_us = kolo_now_us();
     struct pollfd soon = {fd, POLLOUT, 0};
     (void)poll(&soon, fd >= 0, FIRST_MS); /* near hosts refuse at once */
 }
@@ -38,7 +40,7 @@ static int hear_answer(struct kolo_doubt *d)
     int error = 0;
     socklen_t len = sizeof error;
     if (poll(&answer, 1, 0) <= 0) {
-        return kolo_now_us() - d->since_us > ANSWER_US ? ETIMEDOUT : 0;
+        return kolo_now_us() - d->knocked_us > ANSWER_US ? ETIMEDOUT : 0;
     }
     (void)getsockopt(d->own.fd, SOL_SOCKET, SO_ERROR, &error, &len);
     d->answered_us = kolo_now_us();

@@ -24,6 +24,7 @@ struct kolo_doubt {
     bool refused;
     int error;                    /* why there is no new connection */
     double since_us, answered_us; /* 0: no doubt; no answer yet */
+    double knocked_us;            /* last */
     double alive_us;              /* when the new connection was last seen to stand */
     double again_us;              /* when to knock again; 0: the connection is looked at */
 };

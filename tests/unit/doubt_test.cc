@@ -3,6 +3,7 @@
 /* Whether a peer has died: knocks at listeners that keep connections, close them, or go away. */
 extern "C" {
 #include "transports/doubt.h"
+#include "util/util.h"
 }
 
 #include <arpa/inet.h>
@@ -44,14 +45,17 @@ class Peer
         close(listener_);
         listener_ = -1;
     }
-    // What the doubt ends with, once the peer has `leaves_after` connections.
-    int Settle(bool met, int leaves_after = -1)
+    // What the doubt ends with. The peer leaves once it has `leaves_after` connections, and not before
+    // that time is over.
+    int Settle(bool met, int leaves_after = -1, int leaves_after_ms = 0)
     {
         kolo_doubt doubt = {};
         int error = 0;
+        const double since_us = kolo_now_us();
         kolo_doubt_begin(&doubt, &at_.place, &at_, met);
         while ((error = kolo_doubt_step(&doubt)) == 0) {
-            if (leaves_after >= 0 && seen_ >= leaves_after && listener_ >= 0) {
+            if (leaves_after >= 0 && seen_ >= leaves_after && listener_ >= 0 &&
+                kolo_now_us() - since_us > leaves_after_ms * 1e3) {
                 Leave();
             }
             usleep(200);
@@ -115,6 +119,12 @@ TEST(Doubt, AProcessThatEndsAfterItHasAcceptedIsDead)
 {
     Peer peer(1 << 20);
     EXPECT_EQ(ECONNRESET, peer.Settle(true, 3));
+}
+
+TEST(Doubt, AProcessThatIsSlowToEndIsDead)
+{
+    Peer peer(0);
+    EXPECT_EQ(ECONNRESET, peer.Settle(true, 1, 700));
 }
 
 TEST(Doubt, AListenerThatKeepsNobodyProvesNothing)

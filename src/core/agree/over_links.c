@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { YIELDS = 100, WAIT_MS = 1, CLEAR_US = 100 * 1000, SLACK_MS = 500 };
+enum { YIELDS = 100, WAIT_MS = 1, CLEAR_US = 100 * 1000, SLACK_MS = 1000 };
 
 struct vote {
     const struct kolo_agreement *a;

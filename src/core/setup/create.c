@@ -222,10 +222,10 @@ static kolo_status settle_on_board(struct kolo_comm *c, kolo_status st)
 
 /* Over several hosts, who has heard the end says so to those that ask. Nobody has heard it before
  * all were ready. So a rank that was ready, and has not heard, asks by an agreement. Who has failed
- * before leaves: for the others it is gone. */
+ * before leaves: for the others it is gone from this communicator, though its process may live. So
+ * only the meeting says whose end was the reason. */
 static kolo_status settle_over_links(struct kolo_comm *c, int limit_ms, kolo_status st)
 {
-    struct kolo_meet_parent *parent = c->rendezvous.meet.parent;
     char text[512];
     uint64_t word = 0;
     if (st == KOLO_OK) {
@@ -240,9 +240,6 @@ static kolo_status settle_over_links(struct kolo_comm *c, int limit_ms, kolo_sta
     (void)snprintf(text, sizeof text, "%s", kolo_error_text());
     const unsigned aborts = atomic_load(&c->failure.aborts);
     const bool agreed = kolo_agree_among(c, NULL, limit_ms, aborts, &word, seen) == KOLO_OK;
-    for (int q = c->ranks.nranks - 1; q >= 0 && agreed && parent != NULL; q--) {
-        parent->at_fault = seen[q] == KOLO_SEEN_GONE ? q : parent->at_fault;
-    }
     free(seen);
     KOLO_LOG(INFO, INIT, "comm %p rank %d: %s, and by the others the communicator %s", (void *)c,
              c->ranks.rank, text, agreed && word != 0 ? "stands" : "does not stand");

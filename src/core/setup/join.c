@@ -279,11 +279,15 @@ static bool maps_all(const struct kolo_comm *c)
     return true;
 }
 
+/* Of this host. `size` 0: not known yet. */
+static struct {
+    pthread_mutex_t lock;
+    struct kolo_costs costs;
+} measured = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
 /* KOLO_COSTS, or measured once a process: a second communicator comes up the faster. */
 static kolo_status find_costs(int cores, const struct kolo_host *host, struct kolo_costs *out)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static struct kolo_costs measured;
     const char *given = kolo_env("KOLO_COSTS");
     if (given != NULL) {
         return kolo_costs_parse(given, out)
@@ -295,14 +299,28 @@ static kolo_status find_costs(int cores, const struct kolo_host *host, struct ko
                                "package_latency_us,package_gbs,host_latency_us,host_gbs,cross_gbs",
                                given);
     }
-    pthread_mutex_lock(&lock);
-    if (measured.size == 0) {
-        kolo_costs_measure(cores, kolo_env("KOLO_TOPO_FILE") == NULL ? host : NULL, &measured);
-        measured.size = sizeof measured;
+    pthread_mutex_lock(&measured.lock);
+    if (measured.costs.size == 0) {
+        kolo_costs_measure(cores, kolo_env("KOLO_TOPO_FILE") == NULL ? host : NULL,
+                           &measured.costs);
+        measured.costs.size = sizeof measured.costs;
     }
-    *out = measured;
-    pthread_mutex_unlock(&lock);
+    *out = measured.costs;
+    pthread_mutex_unlock(&measured.lock);
     return KOLO_OK;
+}
+
+/* What rank 0 has measured on this host. If it dies, the next rank 0 need not measure again. */
+static void keep_costs(const struct kolo_comm *c, const struct kolo_costs *told)
+{
+    pthread_mutex_lock(&measured.lock);
+    if (measured.costs.size == 0 && c->ranks.nranks > 1 && kolo_env("KOLO_COSTS") == NULL &&
+        c->member[0].peer.host == c->member[c->ranks.rank].peer.host) {
+        measured.costs = *told;
+        measured.costs.net = (struct kolo_far){0};
+        measured.costs.size = sizeof measured.costs;
+    }
+    pthread_mutex_unlock(&measured.lock);
 }
 
 /* What rank 0's transports say of the ranks that it does not share memory with. */
@@ -418,6 +436,7 @@ static size_t turn_bytes(const struct kolo_comm *c)
 kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
 {
     c->selection.costs = all[0].costs;
+    keep_costs(c, &all[0].costs);
     c->links.exec_env.turn_bytes = turn_bytes(c);
     find_far(c);
     c->links.by_messages = c->ranks.nranks > 1;
