@@ -194,7 +194,7 @@ static void check_call(const struct call *c, const char *want)
 
 static void check_all(const char *want)
 {
-    const size_t counts[] = {0, 1, 59, 60, 61, 1000, 60 * 64, 30011, 300007};
+    const size_t counts[] = {0, 1, 59, 60, 61, 120, 1000, 60 * 64, 30011, 300007};
     kolo_stream stream;
     must(kolo_stream_create(&stream));
     for (int form = 0; form < FORMS; form++) {
