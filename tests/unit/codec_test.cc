@@ -285,6 +285,20 @@ struct Reduction {
         return Decoded(codec, sum, inputs[0].size());
     }
 
+    // Of the block that begins at `first`: the largest magnitudes of all ranks, added.
+    Exact LargestOfBlock(size_t first, size_t block) const
+    {
+        Exact total = 0;
+        for (const Floats &x : inputs) {
+            float most = 0;
+            for (size_t j = first; j < std::min(x.size(), first + block); j++) {
+                most = std::max(most, std::fabs(x[j]));
+            }
+            total += static_cast<Exact>(most);
+        }
+        return total;
+    }
+
     // The largest error of the block as a part of what the bound allows; -1 if it says nothing.
     double Worst() const
     {
@@ -294,18 +308,14 @@ struct Reduction {
         kolo_codec_bound bound;
         kolo_codec_bound_of(codec, 2, n, &bound);
         double worst = 0;
+        Exact total = 0;
         for (size_t i = 0; i < out.size(); i++) {
-            const size_t begin =
-                i / static_cast<size_t>(bound.block) * static_cast<size_t>(bound.block);
-            const size_t end = std::min(out.size(), begin + static_cast<size_t>(bound.block));
-            Exact exact = 0, total = 0;
+            if (i % static_cast<size_t>(bound.block) == 0) {
+                total = LargestOfBlock(i, static_cast<size_t>(bound.block));
+            }
+            Exact exact = 0;
             for (const Floats &x : inputs) {
-                float most = 0;
-                for (size_t j = begin; j < end; j++) {
-                    most = std::max(most, std::fabs(x[j]));
-                }
                 exact += static_cast<Exact>(x[i]);
-                total += static_cast<Exact>(most);
             }
             const Exact error = Magnitude(static_cast<Exact>(out[i]) - exact / share);
             const Exact allowed =
