@@ -28,10 +28,17 @@ extern "C" {
  *
  *   INT8   8-bit integers of one scale in blocks of 60 elements, 64 bytes each. An infinity or NaN
  *          makes its block NaN, so that it is never hidden; so does a sum that overflows
+ *   INT4   4-bit integers of one scale in blocks of 120 elements, 64 bytes each. Else as INT8
  *   BF16   bfloat16; blocks of 1 element. Infinities and NaNs stay
  *
  * Values are never renumbered. */
-enum kolo_codec { KOLO_CODEC_NONE = 0, KOLO_CODEC_INT8 = 1, KOLO_CODEC_BF16 = 2, KOLO_CODECS = 3 };
+enum kolo_codec {
+    KOLO_CODEC_NONE = 0,
+    KOLO_CODEC_INT8 = 1,
+    KOLO_CODEC_BF16 = 2,
+    KOLO_CODEC_INT4 = 3,
+    KOLO_CODECS = 4
+};
 
 /* The bound on the error of an element of a result. Let A be the largest magnitude in the element's
  * block of a rank's input. With `total` the sum of A over all ranks (all-gather: A of the rank that

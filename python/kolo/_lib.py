@@ -61,6 +61,7 @@ class Codec(enum.IntEnum):
     NONE = 0
     INT8 = 1
     BF16 = 2
+    INT4 = 3
 
 
 class CodecBound(ctypes.Structure):

@@ -242,8 +242,10 @@ const char *kolo_op_name(kolo_op op)
 
 const char *kolo_codec_name(enum kolo_codec codec)
 {
-    static const char *const names[] = {
-        [KOLO_CODEC_NONE] = "none", [KOLO_CODEC_INT8] = "int8", [KOLO_CODEC_BF16] = "bf16"};
+    static const char *const names[] = {[KOLO_CODEC_NONE] = "none",
+                                        [KOLO_CODEC_INT8] = "int8",
+                                        [KOLO_CODEC_BF16] = "bf16",
+                                        [KOLO_CODEC_INT4] = "int4"};
     return (unsigned)codec < KOLO_CODECS ? names[codec] : "unknown";
 }
 

@@ -194,7 +194,7 @@ static void check_call(const struct call *c, const char *want)
 
 static void check_all(const char *want)
 {
-    const size_t counts[] = {0, 1, 59, 60, 61, 1000, 60 * 64, 30011, 300007};
+    const size_t counts[] = {0, 1, 59, 60, 61, 120, 1000, 60 * 64, 30011, 300007};
     kolo_stream stream;
     must(kolo_stream_create(&stream));
     for (int form = 0; form < FORMS; form++) {
@@ -214,9 +214,12 @@ static void check_all(const char *want)
 }
 
 /* A NaN must come out as NaN on all ranks, and leave other blocks alone. */
-static void check_nan(void)
+static void check_nan(enum kolo_codec codec)
 {
     enum { COUNT = 600 };
+    struct kolo_codec_bound bound = {.size = sizeof bound};
+    must(kolo_comm_codec_bound(comm, codec, 1, &bound));
+    const size_t block = (size_t)bound.block, first = 100 / block * block;
     float x[COUNT];
     for (size_t i = 0; i < COUNT; i++) {
         x[i] = 1;
@@ -224,9 +227,9 @@ static void check_nan(void)
     if (rank == nranks - 1) {
         x[100] = NAN;
     }
-    must(kolo_all_reduce_codec(x, x, COUNT, KOLO_FLOAT32, KOLO_SUM, KOLO_CODEC_INT8, comm, NULL));
+    must(kolo_all_reduce_codec(x, x, COUNT, KOLO_FLOAT32, KOLO_SUM, codec, comm, NULL));
     for (size_t i = 0; i < COUNT; i++) {
-        const bool apart = i < 60 || i >= 120;
+        const bool apart = i < first || i >= first + block;
         if ((i == 100 && !isnan(x[i])) || (apart && fabsf(x[i] - (float)nranks) > 1e-5f)) {
             printf("%d: beside a NaN: element %zu is %g\n", rank, i, (double)x[i]);
             complaints++;
@@ -286,7 +289,8 @@ int main(int argc, char **argv)
         return make_mismatch();
     }
     check_all(argc > 2 ? argv[2] : "either");
-    check_nan();
+    check_nan(KOLO_CODEC_INT8);
+    check_nan(KOLO_CODEC_INT4);
     check_refusals();
     kolo_comm_destroy(comm);
     return complaints > 0;

@@ -27,7 +27,7 @@ BACKEND, GROUPS = sys.argv[1], sys.argv[2:]
 FAILED = 1
 DEEPSPEED = [way for way in WAYS if way.startswith("deepspeed-") and find_spec("deepspeed")]
 LATE = ("ps-async", "ps-hybrid", "local-sgd", "pp-pipedream", "pp-2bw")
-SYNCHRONOUS = [way for way in WAYS if way not in ("single", *LATE)
+SYNCHRONOUS = [way for way in WAYS if way not in ("single", "zero++", *LATE)
                and (way in DEEPSPEED or not way.startswith("deepspeed-"))]
 TINY = {"backend": BACKEND, "layers": 2, "width": 32, "context": 16, "batch": 24, "steps": 8,
         "optimizer": "sgd", "lr": 0.1, "check": True}
@@ -40,6 +40,8 @@ def report_of(way, **options):
     own = {"batch": 4 * N} if way.startswith(("pp-", "3d")) else {}
     if way.startswith("ep"):
         own["model"] = "moe"
+    if way == "hpz":
+        own["host_ranks"] = N // 2  # two hosts
     if way == "pp-interleaved":
         own["layers"] = 2 * N - 2  # beside the first and the last
     return run(Config(**{**TINY, **own, "parallel": way, **options}), JOB, quiet=True)
@@ -74,7 +76,7 @@ def together():
     """The options that change how a gradient is computed, not what it is."""
     for way in SYNCHRONOUS:
         accumulate = 3 if not way.startswith(("pp-", "3d")) else N
-        batch = {"batch": 12 * N} if way in ("dp", "ep", "ep+dp", "ddp", "horovod", "fsdp", "zero1", "zero2", "zero3", *DEEPSPEED) else {}
+        batch = {"batch": 12 * N} if way in ("dp", "ep", "ep+dp", "ddp", "horovod", "fsdp", "zero1", "zero2", "zero3", "hpz", *DEEPSPEED) else {}
         if way.startswith("ps-"):
             batch = {"batch": 6 * (N - 1)}
         recompute = way != "deepspeed-zero3"
@@ -85,7 +87,7 @@ def together():
 def memory():
     """ZeRO's formulas, on a model so large that a parameter more or less on a rank does not count."""
     for precision in ("fp32", "bf16"):
-        for way in ("ddp", "horovod", "zero1", "zero2", "zero3", "fsdp"):
+        for way in ("ddp", "horovod", "zero1", "zero2", "zero3", "hpz", "fsdp"):
             report = report_of(way, optimizer="adamw", lr=1e-3, precision=precision, width=64, steps=2)
             words, wanted = formula(report.config, N)
             got = max(memory.together for memory in report.memory) / report.parameters
@@ -96,7 +98,7 @@ def memory():
 def precisions():
     """2-byte types with float32 masters, and the scale of the loss."""
     for precision in ("bf16", "fp16"):
-        for way in ("ddp", "zero1", "zero2", "zero3", "tp", "pp-1f1b", "ps-sync", *(DEEPSPEED if precision == "bf16" else [])):
+        for way in ("ddp", "zero1", "zero2", "zero3", "hpz", "tp", "pp-1f1b", "ps-sync", *(DEEPSPEED if precision == "bf16" else [])):
             equal(report_of(way, precision=precision, loss_scale=256), f"{way} in {precision}")
     for way in ("ddp", "zero2", "fsdp", "pp-gpipe", "ps-sync"):
         report = report_of(way, precision="fp16", loss_scale=2.0**24, steps=16)
@@ -198,18 +200,20 @@ def compression():
 
 
 def codec():
-    """Compressed calls, in a job of their own; the losses of the check are those of float32."""
-    config = Config(**{**TINY, "codec": "int8", "steps": 60, "optimizer": "adamw", "lr": 3e-3})
+    """Compressed calls; the losses of the check are those of float32."""
     os.environ["KOLO_CODEC"] = "always"
-    join_again(config)
-    report, state = trained(config, JOB, quiet=True)
-    got, want = sum(report.losses[-6:]) / 6, sum(report.check.single_losses[-6:]) / 6
-    tell(falls(report) and abs(got / want - 1) < 0.02 and report.check.relative > 1e-4,
-         f"ddp with int8 on {N} ranks is compressed, and has the loss of float32 within 2 %", got, want, report.check)
-    others = [None] * N
-    dist.all_gather_object(others, state)
-    same = all(other[name].equal(state[name]) for other in others for name in state)
-    tell(same and len(state) > 0, f"ddp with int8 gives {N} ranks the same weights to the last bit", len(state))
+    for way, name, options in (("ddp", "ddp with int8", {"codec": "int8"}), ("zero++", "zero++", {"host_ranks": N // 2})):
+        config = Config(**{**TINY, "parallel": way, "steps": 60, "optimizer": "adamw", "lr": 3e-3, **options})
+        join_again(config)
+        report, state = trained(config, JOB, quiet=True)
+        got, want = sum(report.losses[-6:]) / 6, sum(report.check.single_losses[-6:]) / 6
+        tell(falls(report) and abs(got / want - 1) < 0.02 and report.check.relative > 1e-4,
+             f"{name} on {N} ranks is compressed, and has the loss of float32 within 2 %", got, want, report.check)
+        if way == "ddp":  # of zero++ each weight is on one rank
+            others = [None] * N
+            dist.all_gather_object(others, state)
+            same = all(other[key].equal(state[key]) for other in others for key in state)
+            tell(same and len(state) > 0, f"{name} gives {N} ranks the same weights to the last bit", len(state))
     del os.environ["KOLO_CODEC"]
     join_again(Config(backend=BACKEND))
 
@@ -237,6 +241,7 @@ def refused():
                            ({"parallel": "pp-interleaved", "layers": 1}, "raise --layers"),
                            ({"parallel": "3d", "mesh": (3, 5, 7)}, "is not"),
                            ({"parallel": "single"}, "takes one rank"),
+                           ({"parallel": "hpz", "host_ranks": N + 1}, "--host-ranks"),
                            *([] if DEEPSPEED else [({"parallel": "deepspeed-zero2"}, "pip install deepspeed")]),
                            ({"parallel": "ddp", "accumulate": 5}, "equal parts")):
         try:

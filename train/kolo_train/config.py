@@ -14,6 +14,8 @@ WAYS = {
     "zero1": "ZeRO stage 1: ZeroRedundancyOptimizer, the optimizer's state sharded",
     "zero2": "ZeRO stage 2: gradients sharded too, by a reduce-scatter for each layer",
     "zero3": "ZeRO stage 3: FSDP2 with every layer resharded after its forward",
+    "hpz": "ZeRO stage 3 that gathers inside each host before backward, see --host-ranks",
+    "zero++": "the same with INT8 weights and INT4 gradients between hosts",
     "deepspeed-zero1": "ZeRO stage 1 by DeepSpeed, where it is installed",
     "deepspeed-zero2": "ZeRO stage 2 by DeepSpeed",
     "deepspeed-zero3": "ZeRO stage 3 by DeepSpeed",
@@ -76,6 +78,7 @@ class Config:
     offload: str = "none"
     mesh: tuple[int, int, int] | None = None
     expert_ranks: int = 0
+    host_ranks: int = 0
     vertical_sync: bool = False
     local_steps: int = 8
     ps_timeout_ms: float = 50
@@ -104,6 +107,8 @@ class Config:
             raise UsageError("--warmup-steps: 1 or more")
         self._validate_codec()
         self._validate_elastic()
+        if self.host_ranks and ranks % self.host_ranks:
+            raise UsageError(f"{ranks} ranks are not hosts of --host-ranks {self.host_ranks} each")
         if self.parallel == "tp" and self.heads % ranks:
             raise UsageError(f"--heads {self.heads} cannot be split over {ranks} ranks of tp")
         if self.offload == "host" and self.device == "cpu":
@@ -127,14 +132,23 @@ class Config:
 
     def _validate_codec(self) -> None:
         """Raises UsageError where a codec would compress nothing."""
-        if self.codec == "none":
+        if self.codecs == "none":
             return
         if self.backend != "kolo":
-            raise UsageError(f"--codec {self.codec} takes --backend kolo: {self.backend} has no codecs")
+            raise UsageError(f"codec {self.codecs} takes --backend kolo: {self.backend} has no codecs")
+        if self.device != "cpu":
+            raise UsageError(f"codec {self.codecs} takes --device cpu")
+        if self.codec == "none":
+            return
         if self.parallel not in CODED:
             raise UsageError(f"--codec {self.codec} takes --parallel {', '.join(CODED)}, not {self.parallel}")
-        if self.device != "cpu" or self.half or self.compresses:
-            raise UsageError(f"--codec {self.codec} compresses whole gradients in fp32 on the CPU")
+        if self.half or self.compresses:
+            raise UsageError(f"--codec {self.codec} compresses whole gradients in fp32")
+
+    @property
+    def codecs(self) -> str:
+        """How float32 travels: by --codec, or by the way's own codecs."""
+        return "int8 and int4" if self.parallel == "zero++" else self.codec
 
     @property
     def compresses(self) -> bool:

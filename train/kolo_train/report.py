@@ -24,10 +24,11 @@ def headline(report: Report) -> str:
 
 def _codec(report: Report) -> str:
     """How float32 travels, and what decides that a call is compressed."""
-    if report.config.codec == "none":
+    codecs = report.config.codecs
+    if codecs == "none":
         return ""
     rule = os.environ.get("KOLO_CODEC", "price")
-    return f", codec {report.config.codec} ({'by price' if rule == 'price' else f'KOLO_CODEC={rule}'})"
+    return f", codec {codecs} ({'by price' if rule == 'price' else f'KOLO_CODEC={rule}'})"
 
 
 def summary(report: Report) -> str:

@@ -1,43 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Codecs by kind: INT8 has kernels of its own, BF16 has those of the type bfloat16. */
+/* Codecs by kind: the integers have kernels of their own, BF16 has those of the type bfloat16. */
 #include "exec/reduce/codec.h"
 
 #include "exec/reduce/reduce_isa.h"
 
 size_t kolo_codec_numbers(enum kolo_codec codec)
 {
-    return codec == KOLO_CODEC_INT8 ? KOLO_INT8_UNIT_NUMBERS : 1;
+    return codec == KOLO_CODEC_INT8   ? KOLO_INT8_UNIT_NUMBERS
+           : codec == KOLO_CODEC_INT4 ? KOLO_INT4_UNIT_NUMBERS
+                                      : 1;
 }
 
 size_t kolo_codec_bytes(enum kolo_codec codec)
 {
-    return codec == KOLO_CODEC_INT8   ? KOLO_INT8_UNIT_BYTES
+    return codec == KOLO_CODEC_NONE   ? kolo_type_bytes(KOLO_FLOAT32)
            : codec == KOLO_CODEC_BF16 ? kolo_type_bytes(KOLO_BFLOAT16)
-                                      : kolo_type_bytes(KOLO_FLOAT32);
+                                      : KOLO_UNIT_BYTES;
 }
 
 void kolo_encode(enum kolo_codec codec, void *dst, const float *src, size_t count)
 {
-    if (codec == KOLO_CODEC_INT8) {
-        kolo_kernels_here()->encode_int8(dst, src, count);
-    } else {
-        kolo_narrow(KOLO_BFLOAT16, dst, src, count);
-    }
+    kolo_kernels_here()->codec[codec].encode(dst, src, count);
 }
 
 void kolo_decode(enum kolo_codec codec, float *dst, const void *src, size_t count)
 {
-    if (codec == KOLO_CODEC_INT8) {
-        kolo_kernels_here()->decode_int8(dst, src, count);
-    } else {
-        kolo_widen(KOLO_BFLOAT16, dst, src, count);
-    }
+    kolo_kernels_here()->codec[codec].decode(dst, src, count);
 }
 
 kolo_reduce_fn *kolo_codec_sum(enum kolo_codec codec)
 {
-    return codec == KOLO_CODEC_INT8 ? kolo_kernels_here()->sum_int8
-                                    : kolo_reduce_kernel(KOLO_BFLOAT16, KOLO_SUM);
+    return kolo_kernels_here()->codec[codec].sum;
 }
 
 /* The most that encoding once and decoding changes a number, as a part of the largest magnitude of
@@ -45,10 +38,13 @@ kolo_reduce_fn *kolo_codec_sum(enum kolo_codec codec)
  *
  * INT8: 127 x / A has two roundings of float32 (u = 2^-24 each), so that the code is within
  * 1/2 + 127 * 2u of it. The scale and its product with the code have one each. Together: 1/254, and
- * less than 8u. BF16: half of the last of 8 bits. */
+ * less than 8u. INT4: the same with 7. BF16: half of the last of 8 bits. */
 static double loss_of(enum kolo_codec codec)
 {
-    return codec == KOLO_CODEC_INT8 ? 1.0 / 254 + 0x1p-21 : codec == KOLO_CODEC_BF16 ? 0x1p-8 : 0;
+    static const double loss[KOLO_CODECS] = {[KOLO_CODEC_INT8] = 1.0 / 254 + 0x1p-21,
+                                             [KOLO_CODEC_BF16] = 0x1p-8,
+                                             [KOLO_CODEC_INT4] = 1.0 / 14 + 0x1p-21};
+    return loss[codec];
 }
 
 void kolo_codec_bound_of(enum kolo_codec codec, int encodings, int nranks,

@@ -129,7 +129,7 @@
 
 /* ---- codecs ---- */
 
-#include "exec/reduce/reduce_int8.h"
+#include "exec/reduce/reduce_codes.h"
 
 /* ---- pairs ---- */
 
@@ -251,7 +251,7 @@ const struct kolo_kernels KERNELS = {
                [KOLO_BFLOAT16] = narrow_bfloat16,
                [KOLO_FLOAT8_E4M3] = narrow_float8_e4m3,
                [KOLO_FLOAT8_E5M2] = narrow_float8_e5m2},
-    .encode_int8 = encode_int8,
-    .decode_int8 = decode_int8,
-    .sum_int8 = sum_int8_codes,
+    .codec = {[KOLO_CODEC_INT8] = {encode_int8, decode_int8, sum_int8_units},
+              [KOLO_CODEC_BF16] = {narrow_bfloat16, widen_bfloat16, sum_bfloat16},
+              [KOLO_CODEC_INT4] = {encode_int4, decode_int4, sum_int4_units}},
 };

@@ -17,9 +17,11 @@ struct kolo_kernels {
     kolo_scale_fn *scale[KOLO_TYPES];
     kolo_widen_fn *widen[KOLO_TYPES];
     kolo_narrow_fn *narrow[KOLO_TYPES];
-    void (*encode_int8)(void *dst, const float *src, size_t count);
-    void (*decode_int8)(float *dst, const void *src, size_t count);
-    kolo_reduce_fn *sum_int8; /* of units: codec.h */
+    struct {
+        kolo_narrow_fn *encode;
+        kolo_widen_fn *decode;
+        kolo_reduce_fn *sum; /* of units */
+    } codec[KOLO_CODECS];    /* codec.h */
 };
 
 extern const struct kolo_kernels kolo_kernels_generic;

@@ -18,6 +18,8 @@ MODULES = {
     "zero1": ("zero1", "ZeroStage1"),
     "zero2": ("zero2", "ZeroStage2"),
     "zero3": ("fsdp", "ZeroStage3"),
+    "hpz": ("zero_plus_plus", "HierarchicalPartition"),
+    "zero++": ("zero_plus_plus", "ZeroPlusPlus"),
     "deepspeed-zero1": ("deepspeed_zero", "DeepSpeed"),
     "deepspeed-zero2": ("deepspeed_zero", "DeepSpeed"),
     "deepspeed-zero3": ("deepspeed_zero", "DeepSpeed"),

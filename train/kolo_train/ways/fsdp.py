@@ -11,7 +11,6 @@ are gathered in 2 bytes.
 from __future__ import annotations
 
 import warnings
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +25,8 @@ from kolo_train.ways.base import State, Way, gathered
 class FullyShardedDataParallel(Way):
     """fully_shard() on every layer and on the whole."""
 
-    reshard_root: ClassVar[bool | None] = None
+    reshard_layers: bool | int = True
+    reshard_root: bool | int | None = None
 
     def spread(self, model: Layers) -> nn.Module:
         mesh = init_device_mesh(self.job.device.type, (self.job.ranks,))
@@ -37,7 +37,7 @@ class FullyShardedDataParallel(Way):
         # It warns of operations in place on a module's output; there are none here.
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view")
         for layer in model.children():
-            fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=True)
+            fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=self.reshard_layers)
         fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=self.reshard_root)
         return model
 
