@@ -3,17 +3,13 @@
  * though ranks may describe them by different types and counts. */
 #include "shim.h"
 
-/* After a barrier programs look for messages that were sent before it, with one MPI_Iprobe() or
- * MPI_Win_test(). So each barrier lets messages move. */
 bool kmpi_barrier(MPI_Comm comm, int *out)
 {
     struct kmpi_comm *c = kmpi_enter(KMPI_BARRIER, comm);
     if (c == NULL || !kmpi_note(c, KMPI_BARRIER, KMPI_SERVED)) {
         return false;
     }
-    const kolo_status st = kolo_barrier(c->kolo, NULL);
-    kmpi_progress(NULL);
-    return kmpi_end(c, true, st, out);
+    return kmpi_end(c, true, kolo_barrier(c->kolo, NULL), out);
 }
 
 bool kmpi_bcast(void *buf, MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm, int *out)

@@ -82,6 +82,8 @@ struct kmpi_comm *kmpi_enter(enum kmpi_coll coll, MPI_Comm comm);
 int kmpi_result(struct kmpi_comm *c, kolo_status st);
 /* Let MPI's messages move. */
 void kmpi_progress(void *unused);
+/* The same, if collectives have been served since messages last moved. */
+void kmpi_catch_up(void);
 
 /* ---- the log (report.c) ---- */
 
