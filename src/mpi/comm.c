@@ -36,7 +36,7 @@ static struct {
            .self_key = MPI_KEYVAL_INVALID,
            .asking = ATOMIC_FLAG_INIT};
 
-static int64_t now_ns(void)
+int64_t kmpi_now_ns(void)
 {
     struct timespec now;
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
@@ -50,7 +50,7 @@ void kmpi_progress(void *unused)
     if (!atomic_flag_test_and_set_explicit(&layer.asking, memory_order_acquire)) {
         atomic_store_explicit(&layer.is_behind, false, memory_order_relaxed);
         (void)PMPI_Test(&layer.waiting, &flag, MPI_STATUS_IGNORE);
-        atomic_store_explicit(&layer.moved_ns, now_ns(), memory_order_relaxed);
+        atomic_store_explicit(&layer.moved_ns, kmpi_now_ns(), memory_order_relaxed);
         atomic_flag_clear_explicit(&layer.asking, memory_order_release);
     }
 }
@@ -69,7 +69,7 @@ static void fall_behind(struct kmpi_comm *c)
     enum { CALLS = 8, MOST_NS = 50 * 1000 };
     atomic_store_explicit(&layer.is_behind, true, memory_order_relaxed);
     if (++c->calls % CALLS == 0 &&
-        now_ns() - atomic_load_explicit(&layer.moved_ns, memory_order_relaxed) > MOST_NS) {
+        kmpi_now_ns() - atomic_load_explicit(&layer.moved_ns, memory_order_relaxed) > MOST_NS) {
         kmpi_progress(NULL);
     }
 }
@@ -354,12 +354,13 @@ int kmpi_result(struct kmpi_comm *c, kolo_status st)
 {
     if (st == KOLO_OK) {
         fall_behind(c);
-        return MPI_SUCCESS;
+        return kmpi_ended(MPI_SUCCESS);
     }
     char text[MPI_MAX_ERROR_STRING];
     (void)snprintf(text, sizeof text, "kolo: %.200s", kolo_error_text());
     (void)PMPI_Add_error_string(layer.error_class, text);
     kmpi_log(c, "%s", text);
+    (void)kmpi_ended(layer.error_class);
     (void)PMPI_Comm_call_errhandler(c->comm, layer.error_class);
     return layer.error_class;
 }
