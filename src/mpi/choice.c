@@ -18,6 +18,8 @@ enum { NEXT_TRIAL = 8192, BETTER_PERCENT = 95 };
 static __attribute__((tls_model("initial-exec"))) _Thread_local struct {
     struct kmpi_comm *comm; /* NULL: none */
     struct kmpi_choice *choice;
+    enum kmpi_coll coll;
+    size_t bytes;
     int64_t begin_ns;
 } timed;
 
@@ -55,6 +57,8 @@ enum kmpi_why kmpi_choose(struct kmpi_comm *c, enum kmpi_coll coll, size_t bytes
     }
     timed.comm = c;
     timed.choice = choice;
+    timed.coll = coll;
+    timed.bytes = bytes;
     timed.begin_ns = kmpi_now_ns();
     return is_for_mpi(n) ? KMPI_TRIAL : KMPI_SERVED;
 }
@@ -65,6 +69,8 @@ static void decide(struct kmpi_comm *c, struct kmpi_choice *choice)
     uint64_t ns[2] = {choice->shortest_ns[0][1], choice->shortest_ns[1][1]};
     if (kolo_all_reduce(ns, ns, 2, KOLO_UINT64, KOLO_SUM, c->kolo, NULL) == KOLO_OK) {
         choice->is_mpi = ns[1] * 100 < ns[0] * BETTER_PERCENT;
+        kmpi_log(c, "%s of %zu bytes: kolo %.2f us, MPI %.2f us", kmpi_coll_name(timed.coll),
+                 timed.bytes, (double)ns[0] / 1000 / c->nranks, (double)ns[1] / 1000 / c->nranks);
     }
 }
 

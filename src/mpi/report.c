@@ -37,6 +37,11 @@ static const char *const why_texts[KMPI_WHYS] = {
     [KMPI_OPERATION] = "MPI: kolo has no such operation on that type",
 };
 
+const char *kmpi_coll_name(enum kmpi_coll coll)
+{
+    return coll_names[coll];
+}
+
 static _Atomic unsigned long totals[KMPI_COLLS][KMPI_WHYS];
 
 void kmpi_log(const struct kmpi_comm *c, const char *format, ...)

@@ -108,6 +108,7 @@ int kmpi_ended(int rc);
 
 /* Note where a call goes. Returns whether kolo serves it. */
 bool kmpi_note(struct kmpi_comm *c, enum kmpi_coll coll, enum kmpi_why why);
+const char *kmpi_coll_name(enum kmpi_coll coll);
 void kmpi_log(const struct kmpi_comm *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Tell how many calls went where. */
