@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times the collectives of the Intel MPI Benchmarks with and without kolo, by turns, on the same MPI library.
 
-IMB-MPI1 is in the package impi-rt (./setup --mpi-tests) and also runs on MPICH. It does not check data;
-tests/mpi does. Each turn runs all sizes of a collective once with MPI alone and once over kolo. A time is the
-median over turns of the average over ranks.
+IMB-MPI1 is in the package impi-rt (./setup --mpi-tests) and also runs on MPICH. For Open MPI it is built
+from https://github.com/intel/mpi-benchmarks and named by --imb. It does not check data; tests/mpi does.
+Each turn runs all sizes of a collective once with MPI alone and once over kolo. A time is the median over
+turns of the average over ranks. The last table has MPI's time over kolo's: the geometric mean of the
+sizes, and the least with its bytes.
 
-usage: imb.py [--build FOLDER] [--mpi impi|mpich] [-n RANKS,...] [-c COLLECTIVE,...] [-b LOG] [-e LOG]
-              [--turns T] [--csv FILE]
+usage: imb.py [--build FOLDER] [--mpi impi|mpich|openmpi] [--imb PROGRAM] [-n RANKS,...] [-c COLLECTIVE,...]
+              [-b LOG] [-e LOG] [--turns T] [--csv FILE]
   -b, -e  the binary logarithms of the least and the most bytes (2, 22)
 """
 import argparse
@@ -23,19 +25,33 @@ PEERS = os.path.join(ROOT, ".venv-peers")
 COLLECTIVES = ("Allreduce", "Reduce", "Bcast", "Allgather", "Gather", "Scatter", "Alltoall", "Reduce_scatter",
                "Reduce_scatter_block", "Allgatherv", "Barrier")
 LIMIT_S = 600
+# Four times IMB's own iterations and bytes: 1000 calls of a third of a microsecond are soon disturbed.
+ITERATIONS = "4000,160"
 
 
-def run(options, ranks, collective, kolo):
-    """{bytes: average us} of one run."""
+def start(options, ranks):
+    """The command that starts ranks, and its environment. Ranks that share cores yield, where a library can."""
     folder = os.path.join(PEERS, options.mpi)
     env = {**os.environ, "LD_LIBRARY_PATH": os.path.join(folder, "lib"),
            "PATH": os.path.join(folder, "bin") + os.pathsep + os.environ["PATH"]}
     command = [os.path.join(folder, "bin/mpirun")]
+    crowded = ranks > len(os.sched_getaffinity(0))
     if options.mpi == "impi":
         command += ["-launcher", "fork"]
-        env |= {"I_MPI_ROOT": folder, "I_MPI_FABRICS": "shm"}
-    command += ["-n", str(ranks), *([os.path.join(options.build, "tools/kolo"), "run", "--mpi"] if kolo else []),
-                os.path.join(PEERS, "impi/bin/IMB-MPI1"), collective, "-npmin", str(ranks), "-time", "5",
+        env |= {"I_MPI_ROOT": folder, "I_MPI_FABRICS": "shm", **({"I_MPI_THREAD_YIELD": "3"} if crowded else {})}
+    elif options.mpi == "openmpi":
+        command += ["--oversubscribe", "--bind-to", "none" if crowded else "core"]
+        env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    elif crowded:
+        env |= {"MPIR_CVAR_POLLS_BEFORE_YIELD": "1", "MPIR_CVAR_CH4_PROGRESS_THROTTLE": "1"}
+    return [*command, "-n", str(ranks)], env
+
+
+def run(options, ranks, collective, kolo):
+    """{bytes: average us} of one run."""
+    command, env = start(options, ranks)
+    command += [*([os.path.join(options.build, "tools/kolo"), "run", "--mpi"] if kolo else []), options.imb, collective,
+                "-npmin", str(ranks), "-time", "5", "-iter", ITERATIONS,
                 *(() if collective == "Barrier" else ("-msglog", f"{options.least}:{options.most}"))]
     ran = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     times = {}
@@ -65,10 +81,28 @@ def measure(options, ranks, collective):
             for size in sizes]
 
 
+def cell(rows):
+    """The geometric mean of MPI's time over kolo's, and the least."""
+    ratios = [(mpi_us / kolo_us, size) for *_, size, mpi_us, kolo_us in rows if kolo_us > 0]
+    least, size = min(ratios)
+    return f"{math.exp(statistics.fmean(math.log(ratio) for ratio, _ in ratios)):.2f} | {least:.2f} ({size})"
+
+
+def table(rows):
+    """Lines of Markdown: a collective each, with a mean and a least for each number of ranks."""
+    ranks = sorted({row[1] for row in rows})
+    yield "| collective | " + " | ".join(f"{n} ranks, mean | least (bytes)" for n in ranks) + " |"
+    yield "|---|" + "---|" * (2 * len(ranks))
+    for name in [*dict.fromkeys(row[2] for row in rows), "all"]:
+        parts = [[row for row in rows if row[1] == n and name in (row[2], "all")] for n in ranks]
+        yield f"| {name} | " + " | ".join(cell(part) if part else " | " for part in parts) + " |"
+
+
 def main():
     parser = argparse.ArgumentParser(usage=__doc__.split("\n\n", 2)[2])
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    parser.add_argument("--mpi", choices=("impi", "mpich"), default="impi")
+    parser.add_argument("--mpi", choices=("impi", "mpich", "openmpi"), default="impi")
+    parser.add_argument("--imb", default=os.path.join(PEERS, "impi/bin/IMB-MPI1"))
     parser.add_argument("-n", dest="ranks", default="2,4")
     parser.add_argument("-c", dest="collectives", default=",".join(COLLECTIVES))
     parser.add_argument("-b", dest="least", type=int, default=2)
@@ -76,7 +110,7 @@ def main():
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--csv")
     options = parser.parse_args()
-    if not os.path.exists(os.path.join(PEERS, "impi/bin/IMB-MPI1")):
+    if not os.path.exists(options.imb):
         raise SystemExit("imb: the Intel MPI Benchmarks are not installed (./setup --mpi-tests)")
     rows = []
     for ranks in map(int, options.ranks.split(",")):
@@ -85,9 +119,7 @@ def main():
             for size, mpi_us, kolo_us in measure(options, ranks, collective):
                 rows.append((options.mpi, ranks, collective, size, mpi_us, kolo_us))
                 print(f"{size:10} {mpi_us:10.2f} {kolo_us:10.2f} {mpi_us / kolo_us:6.2f}", flush=True)
-    ratios = [row[4] / row[5] for row in rows if row[5] > 0]
-    print(f"geometric mean {math.exp(statistics.fmean(map(math.log, ratios))):.2f}, least {min(ratios):.2f}, "
-          f"{len(ratios)} points")
+    print("\n".join(table(rows)))
     if options.csv:
         with open(options.csv, "w", encoding="utf-8", newline="") as file:
             out = csv.writer(file)

@@ -10,7 +10,7 @@ bool kmpi_items_look(const struct kmpi_side *side, int blocks, struct kmpi_items
 
 static bool raise_error(struct kmpi_comm *c, int error, int *out)
 {
-    *out = error;
+    *out = kmpi_ended(error);
     (void)PMPI_Comm_call_errhandler(c->comm, error);
     return true;
 }

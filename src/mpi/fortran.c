@@ -40,7 +40,15 @@ static void *address(void *buf)
 #define OP(handle)   PMPI_Op_f2c(*(handle))
 #define COMM         PMPI_Comm_f2c(*comm)
 
-FORTRAN(barrier, (const MPI_Fint *comm, MPI_Fint *error), MPI_Barrier(COMM))
+/* Open MPI's mpi_iprobe_() and its like do not pass through look.c. So messages move here. */
+static int barrier(MPI_Comm comm)
+{
+    const int error = MPI_Barrier(comm);
+    kmpi_catch_up();
+    return error;
+}
+
+FORTRAN(barrier, (const MPI_Fint *comm, MPI_Fint *error), barrier(COMM))
 
 FORTRAN(bcast,
         (void *buf, const MPI_Fint *count, const MPI_Fint *type, const MPI_Fint *root,

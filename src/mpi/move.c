@@ -3,17 +3,13 @@
  * though ranks may describe them by different types and counts. */
 #include "shim.h"
 
-/* After a barrier programs look for messages that were sent before it, with one MPI_Iprobe() or
- * MPI_Win_test(). So each barrier lets messages move. */
 bool kmpi_barrier(MPI_Comm comm, int *out)
 {
     struct kmpi_comm *c = kmpi_enter(KMPI_BARRIER, comm);
     if (c == NULL || !kmpi_note(c, KMPI_BARRIER, KMPI_SERVED)) {
         return false;
     }
-    const kolo_status st = kolo_barrier(c->kolo, NULL);
-    kmpi_progress(NULL);
-    return kmpi_end(c, true, st, out);
+    return kmpi_end(c, true, kolo_barrier(c->kolo, NULL), out);
 }
 
 bool kmpi_bcast(void *buf, MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm, int *out)
@@ -27,7 +23,7 @@ bool kmpi_bcast(void *buf, MPI_Count count, MPI_Datatype type, int root, MPI_Com
     if (!kmpi_is_rank(c, root) || !kmpi_items_look(&side, 1, &items)) {
         return kmpi_note(c, KMPI_BCAST, KMPI_ARGUMENT);
     }
-    if (!kmpi_note(c, KMPI_BCAST, kmpi_items_bytes(&items) == 0 ? KMPI_EMPTY : KMPI_SERVED)) {
+    if (!kmpi_note(c, KMPI_BCAST, kmpi_choose(c, KMPI_BCAST, kmpi_items_bytes(&items)))) {
         return false;
     }
     const bool is_root = c->rank == root;
@@ -85,7 +81,7 @@ bool kmpi_allgather(const struct kmpi_side *send, const struct kmpi_side *recv, 
         return kmpi_truncated(c, out);
     }
     b.block = b.sends ? kmpi_items_bytes(&b.send) : kmpi_items_bytes(&b.recv) / (size_t)c->nranks;
-    if (!kmpi_note(c, KMPI_ALLGATHER, b.block == 0 ? KMPI_EMPTY : KMPI_SERVED)) {
+    if (!kmpi_note(c, KMPI_ALLGATHER, kmpi_choose(c, KMPI_ALLGATHER, b.block))) {
         return false;
     }
     bool packed = open_both(&b, !b.sends, comm);
@@ -115,7 +111,7 @@ bool kmpi_gather(const struct kmpi_side *send, const struct kmpi_side *recv, int
         return kmpi_truncated(c, out);
     }
     b.block = b.sends ? kmpi_items_bytes(&b.send) : kmpi_items_bytes(&b.recv) / (size_t)c->nranks;
-    if (!kmpi_note(c, KMPI_GATHER, b.block == 0 ? KMPI_EMPTY : KMPI_SERVED)) {
+    if (!kmpi_note(c, KMPI_GATHER, kmpi_choose(c, KMPI_GATHER, b.block))) {
         return false;
     }
     bool packed = open_both(&b, !b.sends, comm);
@@ -146,7 +142,7 @@ bool kmpi_scatter(const struct kmpi_side *send, const struct kmpi_side *recv, in
     }
     b.block =
         b.receives ? kmpi_items_bytes(&b.recv) : kmpi_items_bytes(&b.send) / (size_t)c->nranks;
-    if (!kmpi_note(c, KMPI_SCATTER, b.block == 0 ? KMPI_EMPTY : KMPI_SERVED)) {
+    if (!kmpi_note(c, KMPI_SCATTER, kmpi_choose(c, KMPI_SCATTER, b.block))) {
         return false;
     }
     bool packed = open_both(&b, false, comm);
@@ -175,7 +171,7 @@ bool kmpi_alltoall(const struct kmpi_side *send, const struct kmpi_side *recv, M
         return kmpi_truncated(c, out);
     }
     b.block = kmpi_items_bytes(b.sends ? &b.send : &b.recv) / (size_t)c->nranks;
-    if (!kmpi_note(c, KMPI_ALLTOALL, b.block == 0 ? KMPI_EMPTY : KMPI_SERVED)) {
+    if (!kmpi_note(c, KMPI_ALLTOALL, kmpi_choose(c, KMPI_ALLTOALL, b.block))) {
         return false;
     }
     bool packed = open_both(&b, !b.sends, comm);

@@ -65,7 +65,7 @@ bool kmpi_allgatherv(const struct kmpi_side *send, const struct kmpi_side *recv,
     if (!in_place && kmpi_items_bytes(&mine) != block_bytes(&b, c->rank)) {
         return kmpi_truncated(c, out);
     }
-    if (!kmpi_note(c, KMPI_ALLGATHERV, all_bytes(&b) == 0 ? KMPI_EMPTY : KMPI_SERVED)) {
+    if (!kmpi_note(c, KMPI_ALLGATHERV, kmpi_choose(c, KMPI_ALLGATHERV, all_bytes(&b)))) {
         return false;
     }
     bool packed = (in_place || kmpi_items_open(&mine, true, comm)) &&

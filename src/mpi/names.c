@@ -30,7 +30,7 @@ NAME int MPI_Barrier(MPI_Comm comm)
         int rc = MPI_SUCCESS;                                                                      \
         return kmpi_bcast(buf, count, type, root, comm, &rc)                                       \
                    ? rc                                                                            \
-                   : PMPI_##name(buf, count, type, root, comm);                                    \
+                   : kmpi_ended(PMPI_##name(buf, count, type, root, comm));                        \
     }
 
 #define REDUCE(name, count_t)                                                                      \
@@ -71,7 +71,8 @@ NAME int MPI_Barrier(MPI_Comm comm)
         return call(SIDE(send, send_count, send_type), SIDE(recv, recv_count, recv_type), comm,    \
                     &rc)                                                                           \
                    ? rc                                                                            \
-                   : PMPI_##name(send, send_count, send_type, recv, recv_count, recv_type, comm);  \
+                   : kmpi_ended(PMPI_##name(send, send_count, send_type, recv, recv_count,         \
+                                            recv_type, comm));                                     \
     }
 
 #define ROOTED(name, call, count_t)                                                                \
@@ -82,8 +83,8 @@ NAME int MPI_Barrier(MPI_Comm comm)
         return call(SIDE(send, send_count, send_type), SIDE(recv, recv_count, recv_type), root,    \
                     comm, &rc)                                                                     \
                    ? rc                                                                            \
-                   : PMPI_##name(send, send_count, send_type, recv, recv_count, recv_type, root,   \
-                                 comm);                                                            \
+                   : kmpi_ended(PMPI_##name(send, send_count, send_type, recv, recv_count,         \
+                                            recv_type, root, comm));                               \
     }
 
 #define ALLGATHERV(name, count_t, displ_t, LIST)                                                   \
@@ -95,8 +96,8 @@ NAME int MPI_Barrier(MPI_Comm comm)
         return kmpi_allgatherv(SIDE(send, send_count, send_type),                                  \
                                SIDE_V(recv, LIST(counts), LIST(displs), recv_type), comm, &rc)     \
                    ? rc                                                                            \
-                   : PMPI_##name(send, send_count, send_type, recv, counts, displs, recv_type,     \
-                                 comm);                                                            \
+                   : kmpi_ended(PMPI_##name(send, send_count, send_type, recv, counts, displs,     \
+                                            recv_type, comm));                                     \
     }
 
 #define GATHERV(name, count_t, displ_t, LIST)                                                      \

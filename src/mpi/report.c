@@ -33,8 +33,14 @@ static const char *const why_texts[KMPI_WHYS] = {
     [KMPI_ARGUMENT] = "MPI: an argument is wrong",
     [KMPI_EMPTY] = "MPI: no bytes",
     [KMPI_SLOWER] = "MPI: it is faster there; KOLO_MPI=all gives it to kolo",
+    [KMPI_TRIAL] = "MPI: a trial whether it is faster there",
     [KMPI_OPERATION] = "MPI: kolo has no such operation on that type",
 };
+
+const char *kmpi_coll_name(enum kmpi_coll coll)
+{
+    return coll_names[coll];
+}
 
 static _Atomic unsigned long totals[KMPI_COLLS][KMPI_WHYS];
 

@@ -7,7 +7,8 @@
  *
  * A call goes to kolo, or to PMPI. All ranks of a communicator must decide alike, so the decision
  * may depend only on values that MPI wants equal on all ranks: the communicator, the root, the
- * operation and its type, and the bytes of a block. It never depends on an address, on the layout of
+ * operation and its type, the bytes of a block, and the number of equal calls before; and on times that
+ * the ranks have added up (choice.c). It never depends on an address, on the layout of
  * a type (ranks may lay out the same bytes differently), or on memory that one rank lacks. A rank
  * whose type is not one run of bytes packs it.
  *
@@ -56,8 +57,17 @@ enum kmpi_why {
     KMPI_EMPTY,    /* no bytes */
     KMPI_OPERATION,
     KMPI_SLOWER, /* kolo would take longer */
+    KMPI_TRIAL,  /* to learn whether it would */
     KMPI_WHYS
 };
+
+/* Where calls of one size go. */
+struct kmpi_choice {
+    uint32_t calls;             /* of this trial, and after it */
+    uint32_t shortest_ns[2][2]; /* of kolo's calls, and of MPI's: the two shortest */
+    bool is_mpi;
+};
+enum { KMPI_MOVES = 6, KMPI_SIZES = 32 }; /* names that have a choice; powers of two of bytes */
 
 /* What a communicator carries as an attribute. */
 struct kmpi_comm {
@@ -69,7 +79,8 @@ struct kmpi_comm {
     char name[64];
     unsigned calls;            /* that kolo has served */
     unsigned said[KMPI_COLLS]; /* bits of enum kmpi_why that the log has told */
-    struct kmpi_comm *next;    /* of all communicators that are alive */
+    struct kmpi_choice choices[KMPI_MOVES][KMPI_SIZES];
+    struct kmpi_comm *next; /* of all communicators that are alive */
 };
 
 /* ---- communicators (comm.c) ---- */
@@ -80,13 +91,24 @@ struct kmpi_comm *kmpi_enter(enum kmpi_coll coll, MPI_Comm comm);
 /* The result of a served call: MPI_SUCCESS, or what the communicator's error handler leaves. Now and
  * then it lets messages move: a program may call nothing but collectives until one has come. */
 int kmpi_result(struct kmpi_comm *c, kolo_status st);
+int64_t kmpi_now_ns(void);
 /* Let MPI's messages move. */
 void kmpi_progress(void *unused);
+/* The same, if collectives have been served since messages last moved. */
+void kmpi_catch_up(void);
+
+/* ---- whether kolo or MPI is faster (choice.c) ---- */
+
+/* Where a call that moves blocks of `bytes` goes; all ranks give the same bytes. */
+enum kmpi_why kmpi_choose(struct kmpi_comm *c, enum kmpi_coll coll, size_t bytes);
+/* A call has ended, wherever it went. Returns `rc`. */
+int kmpi_ended(int rc);
 
 /* ---- the log (report.c) ---- */
 
 /* Note where a call goes. Returns whether kolo serves it. */
 bool kmpi_note(struct kmpi_comm *c, enum kmpi_coll coll, enum kmpi_why why);
+const char *kmpi_coll_name(enum kmpi_coll coll);
 void kmpi_log(const struct kmpi_comm *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Tell how many calls went where. */

@@ -5,6 +5,9 @@
  * bytes. The attribute goes with the handle, so a handle that is used again tells no lie. */
 #include "shim.h"
 
+#include <assert.h>
+#include <string.h>
+
 enum kmpi_kind { INTEGER, FLOAT, COMPLEX, TRUTH, BYTES, PAIR };
 
 struct known {
@@ -208,6 +211,65 @@ static void add_others(void)
     add(MPI_DOUBLE_INT, PAIR, KOLO_FLOAT64_INT32, 12);
 }
 
+/* ---- reductions ---- */
+
+struct operation {
+    MPI_Op handle;
+    kolo_op op;
+    unsigned kinds; /* bits of enum kind: the types on which MPI and kolo mean the same */
+};
+
+#define BIT(kind) (1u << (kind))
+
+/* Filled once: the handles of some MPI libraries are no constants. The usual ones come first. */
+static struct operation operations[12];
+
+static void add_operations(void)
+{
+    const unsigned numbers = BIT(INTEGER) | BIT(FLOAT), truths = BIT(INTEGER) | BIT(TRUTH),
+                   bits = BIT(INTEGER) | BIT(BYTES);
+    const struct operation rows[] = {
+        {MPI_SUM, KOLO_SUM, numbers | BIT(COMPLEX)}, /* a complex sum is two sums */
+        {MPI_MAX, KOLO_MAX, numbers},
+        {MPI_MIN, KOLO_MIN, numbers},
+        {MPI_PROD, KOLO_PROD, numbers},
+        {MPI_LAND, KOLO_LAND, truths},
+        {MPI_LOR, KOLO_LOR, truths},
+        {MPI_LXOR, KOLO_LXOR, truths},
+        {MPI_BAND, KOLO_BAND, bits},
+        {MPI_BOR, KOLO_BOR, bits},
+        {MPI_BXOR, KOLO_BXOR, bits},
+        {MPI_MINLOC, KOLO_MINLOC, BIT(PAIR)},
+        {MPI_MAXLOC, KOLO_MAXLOC, BIT(PAIR)},
+    };
+    static_assert(sizeof rows == sizeof operations, "a place for each row");
+    memcpy(operations, rows, sizeof rows);
+}
+
+static const struct operation *operation_of(MPI_Op op)
+{
+    for (size_t i = 0; i < sizeof operations / sizeof operations[0]; i++) {
+        if (operations[i].handle == op) {
+            return &operations[i];
+        }
+    }
+    return NULL;
+}
+
+bool kmpi_reduction_of(MPI_Datatype type, MPI_Op op, struct kmpi_reduction *out)
+{
+    const struct known *known = find(type);
+    const struct operation *operation = operation_of(op);
+    if (known == NULL || operation == NULL || (operation->kinds & BIT(known->kind)) == 0) {
+        return false;
+    }
+    *out = (struct kmpi_reduction){
+        .type = known->type, .op = operation->op, .per_item = known->kind == COMPLEX ? 2 : 1};
+    return true;
+}
+
+/* ---- begin and end ---- */
+
 bool kmpi_types_open(void)
 {
     if (PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, MPI_TYPE_NULL_DELETE_FN, &run_key, NULL) !=
@@ -216,62 +278,11 @@ bool kmpi_types_open(void)
     }
     add_integers();
     add_others();
+    add_operations();
     return true;
 }
 
 void kmpi_types_close(void)
 {
     (void)PMPI_Type_free_keyval(&run_key);
-}
-
-/* ---- reductions ---- */
-
-struct operation {
-    kolo_op op;
-    unsigned kinds; /* bits of enum kind: the types on which MPI and kolo mean the same */
-};
-
-#define BIT(kind) (1u << (kind))
-
-static bool operation_of(MPI_Op op, struct operation *out)
-{
-    const unsigned numbers = BIT(INTEGER) | BIT(FLOAT), truths = BIT(INTEGER) | BIT(TRUTH),
-                   bits = BIT(INTEGER) | BIT(BYTES);
-    const struct {
-        MPI_Op handle;
-        struct operation is;
-    } rows[] = {
-        {MPI_SUM, {KOLO_SUM, numbers | BIT(COMPLEX)}}, /* a complex sum is two sums */
-        {MPI_MAX, {KOLO_MAX, numbers}},
-        {MPI_MIN, {KOLO_MIN, numbers}},
-        {MPI_PROD, {KOLO_PROD, numbers}},
-        {MPI_LAND, {KOLO_LAND, truths}},
-        {MPI_LOR, {KOLO_LOR, truths}},
-        {MPI_LXOR, {KOLO_LXOR, truths}},
-        {MPI_BAND, {KOLO_BAND, bits}},
-        {MPI_BOR, {KOLO_BOR, bits}},
-        {MPI_BXOR, {KOLO_BXOR, bits}},
-        {MPI_MINLOC, {KOLO_MINLOC, BIT(PAIR)}},
-        {MPI_MAXLOC, {KOLO_MAXLOC, BIT(PAIR)}},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        if (rows[i].handle == op) {
-            *out = rows[i].is;
-            return true;
-        }
-    }
-    return false;
-}
-
-bool kmpi_reduction_of(MPI_Datatype type, MPI_Op op, struct kmpi_reduction *out)
-{
-    const struct known *known = find(type);
-    struct operation operation;
-    if (known == NULL || !operation_of(op, &operation) ||
-        (operation.kinds & BIT(known->kind)) == 0) {
-        return false;
-    }
-    *out = (struct kmpi_reduction){
-        .type = known->type, .op = operation.op, .per_item = known->kind == COMPLEX ? 2 : 1};
-    return true;
 }

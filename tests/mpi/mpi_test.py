@@ -113,6 +113,15 @@ def test_mixture(mpi, program):
               str(status), *out.splitlines()[-5:])
 
 
+def test_choice(mpi, program):
+    for ranks in (2, 3):
+        status, out = run(mpi, ranks, program, KOLO_DEBUG="INFO")
+        tried = set(re.findall(r"calls of (\w+) -> MPI: a trial", out))
+        tap.check(status == 0 and "right\n" in out and tried == {"Bcast", "Alltoall"},
+                  f"{mpi[0]}: calls that move data are tried by kolo and by MPI, {ranks} ranks", str(status),
+                  *out.splitlines()[-5:])
+
+
 def test_killed(mpi, program):
     """Not with MPICH: its launcher may end the others before they can tell, and leaves its shared memory."""
     is_open = "open" in mpi[0].lower()
@@ -164,6 +173,7 @@ def main():
         test_file(mpi, mpi[3]["memory"])
         test_memory(mpi, mpi[3]["memory"])
         test_mixture(mpi, mpi[3]["mixture"])
+        test_choice(mpi, mpi[3]["choice"])
         if mpi[0] != "mpich":
             test_killed(mpi, mpi[3]["killed"])
         if "fortran" in mpi[3]:
