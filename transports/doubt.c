@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 /* A killed process of a busy machine was seen to keep its listener for longer than 0.4 s. */
-enum { STAYS_US = 2000 * 1000, LIVED_US = 1000 * 1000 };
+enum { STAYS_US = 1200 * 1000, LIVED_US = 800 * 1000 };
 enum { ANSWER_US = 1000 * 1000, NEWS_US = 200 * 1000, FIRST_MS = 2 };
-enum { AGAIN_US = 5 * 1000, KNOCKS_US = 3000 * 1000 };
+enum { AGAIN_US = 5 * 1000, KNOCKS_US = 2000 * 1000 };
 
 static void knock(struct kolo_doubt *d)
 {
