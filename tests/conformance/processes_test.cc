@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: transports/shm src/memory/serve.c src/util/descriptor.c
+// covers: transports/shm transports/tcp src/memory/serve.c src/util/descriptor.c
 /* The same promises between processes, and what only processes can get wrong: descriptors, forks,
  * strangers, and peers that die. */
 #include "memory/segment.h"
@@ -197,6 +197,46 @@ TEST_P(Processes, LeaveAForkedChildAlone)
         ASSERT_TRUE(p.Finish({&reqs[0], &reqs[1]}));
         EXPECT_EQ(41 - p.index, came);
         p.Barrier();
+        p.Leave();
+    });
+}
+
+TEST_P(Processes, HearOfADeathThatCameTogetherWithTheLastWord)
+{
+    if ((GetParam()->caps & KOLO_CAP_NOTIFY) == 0) {
+        GTEST_SKIP() << GetParam()->base.name << " says no words";
+    }
+    RunProcesses(GetParam(), 2, [](Process &p) {
+        const auto turn = [&p] { p.transport->progress(p.rank.endpoint, 64); };
+        p.Join();
+        p.transport->notify(p.Link(1 - p.index), 1);
+        ASSERT_TRUE(WaitFor([&] {
+            turn();
+            return !p.rank.notified.empty();
+        }));
+        for (int i = 0; i < 200; i++) { /* until nothing is left to do */
+            turn();
+            usleep(100);
+        }
+        p.Barrier();
+        if (p.index == 1) {
+            p.transport->notify(p.Link(0), 2);
+            for (int i = 0; i < 10; i++) {
+                turn();
+            }
+            _exit(0);
+        }
+        const int pid = p.rank.peers[1].pid; /* rank 0 looks when both are there, and not before */
+        ASSERT_TRUE(WaitFor([&] {
+            const char state = kolo_process_state(pid);
+            return state == 'Z' || state == 'X' || state == 0;
+        }));
+        ASSERT_TRUE(WaitFor([&] {
+            turn();
+            return !p.rank.lost.empty();
+        })) << "it was not told";
+        EXPECT_EQ(2u, p.rank.notified.back().second);
+        EXPECT_EQ(1, p.rank.lost.front());
         p.Leave();
     });
 }

@@ -32,6 +32,11 @@ void Said(void *owner, int rank, uint64_t word)
     static_cast<Rank *>(owner)->notified.emplace_back(rank, word);
 }
 
+void Lost(void *owner, int rank, const char *, int)
+{
+    static_cast<Rank *>(owner)->lost.push_back(rank);
+}
+
 uint64_t NextComm()
 {
     static std::atomic<uint64_t> last{0};
@@ -88,6 +93,7 @@ kolo_status World::Open(const kolo_transport *transport, Rank &rank, int index, 
     rank.env.owner = &rank;
     rank.env.timeout_ms = timeout_ms;
     rank.env.on_notify = Said;
+    rank.env.on_peer_lost = Lost;
     const kolo_status status = transport->open(&rank.env, &rank.endpoint);
     if (status != KOLO_OK) {
         return status;

@@ -25,6 +25,7 @@ struct Rank {
     };
     int aborted = 0;
     std::vector<std::pair<int, uint64_t>> notified; /* by whom, and the word */
+    std::vector<int> lost;                          /* peers, as the transport told */
     std::vector<unsigned char> address;
     kolo_endpoint *endpoint = nullptr;
     std::vector<kolo_peer> peers;

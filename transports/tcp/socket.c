@@ -44,6 +44,7 @@ void kolo_tcp_socket_reset(struct kolo_tcp_socket *s, enum kolo_tcp_state state)
 {
     kolo_acceptor_drop(&s->link->ep->acceptor, s->fd);
     s->fd = -1;
+    s->ripe = s->over = false;
     kolo_seal_close(s->seal);
     s->seal = NULL;
     kolo_tcp_socket_enter(s, state);

@@ -487,7 +487,8 @@ bool kolo_tcp_stream_read(struct kolo_tcp_socket *s)
             kolo_tcp_fail(s->link, "sent an invalid message", EBADMSG);
             return moved;
         }
-        if ((size_t)n < asked || s->state != KOLO_TCP_UP) {
+        /* Fewer bytes than asked are all, for now. Their end was told with them, and is not again. */
+        if (((size_t)n < asked && !s->over) || s->state != KOLO_TCP_UP) {
             return moved;
         }
     }

@@ -212,7 +212,8 @@ static bool is_idle(const struct kolo_link *link)
     bool idle =
         link->base.pending == 0 && link->base.notes == 0 && !kolo_doubt_is_open(&link->doubt);
     for (int i = 0; i < link->nsockets; i++) {
-        idle = idle && link->socket[i].count == 0;
+        const struct kolo_tcp_socket *s = &link->socket[i];
+        idle = idle && s->count == 0 && !(s->ripe && s->state == KOLO_TCP_UP);
     }
     return idle;
 }
@@ -254,6 +255,8 @@ static int step_link(struct kolo_link *link, bool asks)
     link->base.done = 0;
     if (is_idle(link)) {
         kolo_carrier_rest(&link->base);
+    } else {
+        kolo_carrier_activate(&link->base);
     }
     return done > 0 ? done : moved;
 }
@@ -273,6 +276,7 @@ static int ask_epoll(struct kolo_endpoint *ep)
             continue;
         }
         s->ripe = s->ripe || (event[i].events & ~(uint32_t)EPOLLOUT) != 0;
+        s->over = s->over || (event[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
         s->full = s->full && (event[i].events & EPOLLOUT) == 0;
         if (!s->link->base.active) {
             moved += step_link(s->link, false);

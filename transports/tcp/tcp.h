@@ -140,6 +140,7 @@ struct kolo_tcp_socket {
     enum kolo_tcp_state state;
     bool full;       /* the kernel took no more bytes */
     bool ripe;       /* there may be bytes to read */
+    bool over;       /* the kernel has told that no bytes follow those that it has: once */
     double since_us; /* when it entered its state */
     double again_us; /* when to try again; 0: not */
     unsigned tries;
