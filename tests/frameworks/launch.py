@@ -19,6 +19,7 @@ ROOT = HERE.parent.parent
 NEEDS = {"accelerate_ranks": ("accelerate", "--frameworks"), "trainer_ranks": ("transformers", "--frameworks"),
          "lightgbm_ranks": ("lightgbm", "--frameworks"), "lightning_ranks": ("lightning", "--frameworks-all"),
          "deepspeed_ranks": ("deepspeed", "--frameworks-all"), "ray_actors": ("ray", "--frameworks-all"),
+         "ray_trainer": ("pyarrow", "--frameworks-all"),
          "vllm_ranks": ("vllm", "--vllm")}
 RANKS = 2
 LIMIT_S = 800  # vLLM starts three engines, each in three or four processes
@@ -122,15 +123,15 @@ def main():
     print("1..2")
     kolos, why = attempt(python, name, packages, LIMIT_S, SERVED_BY="kolo", KOLO_TORCH_AS="gloo")
     if kolos is None:
-        print(f"not ok 1 - {module} runs over kolo\n# " + why.replace("\n", "\n# ") + "\nok 2 # SKIP it does not run")
+        print(f"not ok 1 - {name} runs over kolo\n# " + why.replace("\n", "\n# ") + "\nok 2 # SKIP it does not run")
         return 1
-    print(f"ok 1 - {module} runs over kolo", flush=True)
+    print(f"ok 1 - {name} runs over kolo", flush=True)
     for _ in range(3):  # others may take LightGBM's ports before it does
         others, why = attempt(python, name, packages, LIMIT_S, SERVED_BY="gloo")
         if others is not None or module != "lightgbm" or "ocket" not in why:
             break
     same = kolos == others
-    print(f"{'ok' if same else 'not ok'} 2 - {module} over kolo tells what it tells without")
+    print(f"{'ok' if same else 'not ok'} 2 - {name} over kolo tells what it tells without")
     if not same:
         print(f"# kolo {kolos}\n# without {others} " + why.replace("\n", "\n# "))
     return 0 if same else 1

@@ -21,7 +21,7 @@ FAILING, SHORT_JOB = sys.argv[1:]
 # Of those that may fail: all of the first, some of the rest.
 FIRST, SOME = ((20, 60) if os.environ.get("KOLO_TEST_WHOLE") else
                (20, 20) if os.environ.get("KOLO_TEST_FULL") else (10, 10))
-AT_A_TIME = 2  # jobs, which mostly wait
+AT_A_TIME = 6  # jobs, which mostly wait
 SENDS = 12  # a rank of this job makes 8 through shared memory; all may fail
 SEED = 22
 TIMEOUT_MS = 2000
