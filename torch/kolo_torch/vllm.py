@@ -5,14 +5,45 @@ vLLM's own sends what ranks of one host share through an operation of shared mem
 torch.distributed; it has no all_gatherv() and no reduce_scatterv(), which experts need that lie on
 several ranks. Here all goes to torch.distributed, which is kolo, and both are there.
 """
+import functools
+import inspect
+
 import torch
 import torch.distributed as dist
 from vllm.distributed.device_communicators.cpu_communicator import CpuCommunicator
 
 
+@functools.cache  # once a process
+def split_experts():
+    """Makes vLLM's experts for CPUs heed which of them lie on this rank. They hand a kernel the numbers that experts
+    have in the whole model, which lie beyond the end of a rank's weights (seen in 0.32: a segmentation fault)."""
+    from vllm.model_executor.layers.fused_moe.experts.cpu_moe import CPUUnquantizedExperts as Experts
+
+    apply = Experts.apply
+    signature = inspect.signature(apply)
+
+    @functools.wraps(apply)
+    def apply_own(*given, **named):
+        bound = signature.bind(*given, **named)
+        call = bound.arguments
+        elsewhere = None
+        if call["expert_map"] is not None:
+            own = call["expert_map"][call["topk_ids"].long()]
+            elsewhere = own < 0
+            call["topk_ids"] = own.clamp(min=0).to(call["topk_ids"].dtype)
+            call["topk_weights"] = call["topk_weights"].masked_fill(elsewhere, 0)
+            call["expert_map"] = None
+        apply(*bound.args, **bound.kwargs)
+        if elsewhere is not None and call["apply_router_weight_on_input"]:  # then the kernel applies no weight
+            call["output"].masked_fill_(elsewhere, 0)  # of the only expert of each token
+
+    Experts.apply = apply_own
+
+
 class Communicator(CpuCommunicator):
     def __init__(self, *given, **named):
         super().__init__(*given, **named)
+        split_experts()
         self._backend = self.device_group._get_backend(torch.device("cpu"))
         self._in_order = dist.AllreduceOptions()
         self._in_order.asyncOp = False
