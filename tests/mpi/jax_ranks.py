@@ -2,7 +2,8 @@
 """One process of a JAX program, for jax_test.py.
 
 usage: jax_ranks.py equal     every collective on every type; prints a line for each
-       jax_ranks.py late      the last process stops before a collective
+       jax_ranks.py late      the last process stops between two collectives
+       jax_ranks.py early     it stops before the first one, for which XLA makes a communicator
        jax_ranks.py joined    a sum of processes that meet by kolo.jax.join()
 RANK, WORLD_SIZE and COORDINATOR say which process this is; COLLECTIVES is mpi or gloo.
 """
@@ -88,9 +89,11 @@ def equal():
     print("TOLD end", flush=True)
 
 
-def late():
+def stop(is_late):
     own = values("float32")
-    on_all(SUMS["psum"], own)
+    if is_late:
+        on_all(SUMS["psum"], own)
+    jax.devices()  # which all processes tell each other
     print("TOLD ready", flush=True)
     if RANK == RANKS - 1:
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -109,4 +112,4 @@ if WHAT == "joined":
     kolo.jax.join()
     print("TOLD", on_all(SUMS["psum"], values("int32")).tolist())
 else:
-    {"equal": equal, "late": late}[WHAT]()
+    {"equal": equal, "late": lambda: stop(True), "early": lambda: stop(False)}[WHAT]()

@@ -41,7 +41,7 @@ def run(ranks, what, **more):
         env = {name: value for name, value in env.items() if value is not None}
         started.append(subprocess.Popen([PYTHON, RANKS_PY, what], env=env, stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
-    return [end(process, is_stopped=what == "late" and 0 < rank) for rank, process in enumerate(started)]
+    return [end(process, is_stopped=what in ("late", "early") and 0 < rank) for rank, process in enumerate(started)]
 
 
 def end(process, is_stopped):
@@ -90,10 +90,11 @@ def test_3_equal():
 
 
 def test_4_stopped():
-    first, last = run(2, "late", KOLO_TIMEOUT_MS=str(DEADLINE_MS))
-    text = " ".join(told(first))
-    tap.check("TOLD ready" in last and f"waited {DEADLINE_MS} ms" in text and "for rank 1 " in text and "no error" not in text,
-              "a stopped process ends the collective at the deadline with its rank", first, last)
+    for what, name in (("late", "a collective"), ("early", "the making of a communicator")):
+        first, last = run(2, what, KOLO_TIMEOUT_MS=str(DEADLINE_MS))
+        text = " ".join(told(first))
+        tap.check("TOLD ready" in last and f"waited {DEADLINE_MS} ms" in text and "for rank 1 " in text,
+                  f"a stopped process ends {name} at the deadline, with its rank", first, last)
 
 
 def test_5_joined():
