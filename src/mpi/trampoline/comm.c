@@ -10,6 +10,8 @@ static enum { BEFORE, OPEN, AFTER } phase;
 static pthread_t main_thread; /* that called MPI_Init() */
 static struct tramp_comm world;
 static struct tramp_comm *alive; /* of splits */
+/* Of `alive`: XLA runs collectives in other threads than the one that makes communicators. */
+static pthread_mutex_t alive_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     struct kolo_id id;
     int nranks; /* 0: the launcher tells */
@@ -135,10 +137,12 @@ static struct tramp_comm *find(tramp_handle comm)
     if (comm == TRAMP_COMM_WORLD) {
         return &world;
     }
+    (void)pthread_mutex_lock(&alive_lock);
     struct tramp_comm *c = alive;
     while (c != NULL && (tramp_handle)c != comm) {
         c = c->next;
     }
+    (void)pthread_mutex_unlock(&alive_lock);
     return c;
 }
 
@@ -190,22 +194,36 @@ int MPIABI_Comm_split(tramp_handle comm, int color, int key, tramp_handle *out)
     }
     init_comm(c, kolo);
     (void)snprintf(c->why, sizeof c->why, "kolo: %s", st == KOLO_OK ? "" : kolo_error_text());
+    (void)pthread_mutex_lock(&alive_lock);
     c->next = alive;
     alive = c;
+    (void)pthread_mutex_unlock(&alive_lock);
     *out = (tramp_handle)c;
     return st == KOLO_OK ? TRAMP_SUCCESS : tramp_fail("%s", c->why);
 }
 
+/* Takes a communicator out of those that are alive. NULL: it is none. */
+static struct tramp_comm *forget(tramp_handle comm)
+{
+    (void)pthread_mutex_lock(&alive_lock);
+    struct tramp_comm **at = &alive;
+    while (*at != NULL && (tramp_handle)*at != comm) {
+        at = &(*at)->next;
+    }
+    struct tramp_comm *c = *at;
+    if (c != NULL) {
+        *at = c->next;
+    }
+    (void)pthread_mutex_unlock(&alive_lock);
+    return c;
+}
+
 int MPIABI_Comm_free(tramp_handle *comm)
 {
-    for (struct tramp_comm **at = &alive; phase == OPEN && *at != NULL; at = &(*at)->next) {
-        struct tramp_comm *c = *at;
-        if ((tramp_handle)c == *comm) {
-            *at = c->next;
-            destroy(c);
-            free(c);
-            break;
-        }
+    struct tramp_comm *c = phase == OPEN ? forget(*comm) : NULL;
+    if (c != NULL) {
+        destroy(c);
+        free(c);
     }
     *comm = TRAMP_COMM_NULL;
     return TRAMP_SUCCESS;
