@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # covers: src/mpi/trampoline python/kolo/jax.py
-"""libkolo_mpitrampoline.so: its names, and JAX's collectives over it against those over gloo.
+"""libkolo_mpitrampoline.so: its names and calls, and JAX's collectives over it against those over gloo.
 
-usage: jax_test.py LIBKOLO LIBRARY NAMES
-NAMES lists what MPItrampoline looks for. The parts that need JAX are skipped where ./setup --jax has not
+usage: jax_test.py KOLO PROGRAM LIBKOLO LIBRARY NAMES
+NAMES lists what MPItrampoline looks for, PROGRAM is mpi_trampoline. The parts that need JAX are skipped where ./setup --jax has not
 been run.
 """
 import ctypes
@@ -15,7 +15,7 @@ import sys
 
 import tap
 
-LIBKOLO, LIBRARY, NAMES = (os.path.abspath(path) for path in sys.argv[1:])
+KOLO, PROGRAM, LIBKOLO, LIBRARY, NAMES = (os.path.abspath(path) for path in sys.argv[1:])
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PYTHON = ROOT / ".venv-jax/bin/python"
 RANKS_PY = str(pathlib.Path(__file__).with_name("jax_ranks.py"))
@@ -79,6 +79,14 @@ def test_2_lacking():
               "a call that JAX never makes ends the process with a sentence", ended)
 
 
+def test_2_program():
+    for ranks in (3, 4):
+        ended = subprocess.run([KOLO, "run", "-n", str(ranks), PROGRAM], capture_output=True, text=True, timeout=LIMIT_S,
+                               check=False)
+        tap.check(ended.returncode == 0 and ended.stdout.count("right") == ranks,
+                  f"what XLA calls does what MPI does, {ranks} ranks", ended)
+
+
 def test_3_equal():
     for ranks in (2, 4):
         kolos, gloos = run(ranks, "equal"), run(ranks, "equal", COLLECTIVES="gloo")
@@ -115,6 +123,7 @@ def test_6_alone():
 if not PYTHON.exists():
     test_1_names()
     test_2_lacking()
+    test_2_program()
     tap.check(True, "JAX's collectives are those of gloo # SKIP JAX is not installed: ./setup --jax")
     tap.done()
 tap.run_tests(globals())
