@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What XLA calls, as XLA calls it, on three ranks or more. Prints "right" on each rank. */
-#include "trampoline.h"
+#include "mpi/trampoline/trampoline.h"
 
 #include <complex.h>
 #include <stdio.h>
