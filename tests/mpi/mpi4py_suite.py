@@ -109,11 +109,12 @@ def start(mpi, ranks, kolo):
     if mpi == "openmpi":
         command += ["--oversubscribe", "--bind-to", "none"]
         env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    if mpi == "mpich":  # its ranks yield on busy cores
+    # Ranks of MPICH and Intel MPI yield on busy cores.
+    if mpi == "mpich":
         env |= {"MPIR_CVAR_POLLS_BEFORE_YIELD": "1", "MPIR_CVAR_CH4_PROGRESS_THROTTLE": "1"}
     if mpi == "impi":
         command += ["-launcher", "fork"]
-        env |= {"I_MPI_ROOT": folder, "I_MPI_FABRICS": "shm", "I_MPI_PIN": "0"}
+        env |= {"I_MPI_ROOT": folder, "I_MPI_FABRICS": "shm", "I_MPI_PIN": "0", "I_MPI_THREAD_YIELD": "3"}
     return [*command, "-n", str(ranks), *([kolo, "run", "--mpi=" + library] if kolo else []), PYTHON], env
 
 
