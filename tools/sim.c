@@ -6,6 +6,8 @@
 #include "plugin/catalogue.h"
 #include "sim/report.h"
 #include "sim_replay.h"
+#include "sim_start.h"
+#include "sim_svg.h"
 #include "tune/tune.h"
 #include "util/grow.h"
 
@@ -19,16 +21,17 @@ enum { MAX_RANKS = 1 << 20, MAX_ROWS = 4096 };
 static const size_t MOST_BYTES = (size_t)1 << 40;
 
 struct sim_options {
-    const char *coll, *machine, *algo, *json, *trace;
+    const char *coll, *machine, *algo, *json, *trace, *svg;
     long nranks, root, per_host, seed;
     size_t first, last;
     long factor;
-    bool replay, path, every, help;
+    bool replay, path, every, bootstrap, help;
 };
 
 // clang-format off
 static const char usage[] =
     "Usage: kolo sim COLLECTIVE -n N [--machine FILE] [--algo NAME] [-b SIZE] [-e SIZE] [-f FACTOR]\n"
+    "       kolo sim --bootstrap -n N [--machine FILE] [-k N]\n"
     "       kolo sim --replay [-n N] [--machine FILE] RECORD...\n"
     "Predict the time of a collective (allreduce, ...) on a machine that need not be here. The\n"
     "programs that would run there are simulated, op by op.\n"
@@ -45,8 +48,10 @@ static const char usage[] =
     "  -s, --seed N       of the machine's noise (1)\n"
     "  -p, --path         print the critical path of each row\n"
     "  -t, --trace FILE   write the last row's ops as a trace that Perfetto and Chrome show\n"
+    "  -S, --svg FILE     draw the use of cores and links of the last row\n"
     "  -J, --json FILE    write the results as JSON (\"-\": to standard output, and no table)\n"
     "  -E, --every        simulate every rank, also where one host stands for all\n"
+    "  -B, --bootstrap    predict the start of a job: launch, meeting, communicator, first call\n"
     "  -R, --replay       what the calls of flight records, kolo's or PyTorch's as JSON, would take\n"
     "                     on the machine, a file for each rank; with -n, on so many ranks\n"
     "  -h, --help         print this help\n"
@@ -108,11 +113,16 @@ static bool take_option(int option, const char *value, struct sim_options *o)
     case 't':
         o->trace = value;
         return true;
+    case 'S':
+        o->svg = value;
+        return true;
     case 'J':
         o->json = value;
         return true;
     case 'p':
         return o->path = true;
+    case 'B':
+        return o->bootstrap = true;
     case 'E':
         return o->every = true;
     case 'R':
@@ -131,12 +141,14 @@ static int parse_options(int argc, char **argv, struct sim_options *o)
         {"root", required_argument, NULL, 'r'},     {"seed", required_argument, NULL, 's'},
         {"per-host", required_argument, NULL, 'k'}, {"path", no_argument, NULL, 'p'},
         {"trace", required_argument, NULL, 't'},    {"json", required_argument, NULL, 'J'},
-        {"every", no_argument, NULL, 'E'},          {"replay", no_argument, NULL, 'R'},
+        {"svg", required_argument, NULL, 'S'},      {"every", no_argument, NULL, 'E'},
+        {"bootstrap", no_argument, NULL, 'B'},      {"replay", no_argument, NULL, 'R'},
         {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0}};
     int option;
     optind = 1;
     opterr = 0;
-    while ((option = getopt_long(argc, argv, ":n:m:a:b:e:f:r:s:k:t:J:pERh", options, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, ":n:m:a:b:e:f:r:s:k:t:J:S:pBERh", options, NULL)) !=
+           -1) {
         if (option == '?' || option == ':') {
             (void)kolo_option_refuse("kolo sim", argc, argv, option);
             return 2;
@@ -150,6 +162,11 @@ static int parse_options(int argc, char **argv, struct sim_options *o)
     }
     if (o->replay) {
         return optind < argc ? 0 : fail_usage("--replay needs a file", NULL);
+    }
+    if (o->bootstrap) {
+        return optind == argc && o->nranks > 0
+                   ? 0
+                   : fail_usage("--bootstrap needs -n, and no collective", NULL);
     }
     o->coll = optind < argc ? argv[optind++] : NULL;
     if (optind < argc) {
@@ -212,7 +229,8 @@ static kolo_status simulate(const struct sim_options *o, const struct kolo_sim_m
                                              .bytes = count * sizeof(float),
                                              .seed = (uint64_t)o->seed,
                                              .fold = !o->every && o->trace == NULL,
-                                             .moments = o->path || o->trace != NULL};
+                                             .moments = o->path || o->trace != NULL,
+                                             .use = o->svg != NULL};
     struct kolo_sim_result result;
     const kolo_status st = kolo_sim_run(&options, &result);
     if (st == KOLO_ERR_UNSUPPORTED || st == KOLO_ERR_INVALID) {
@@ -234,7 +252,34 @@ static kolo_status simulate(const struct sim_options *o, const struct kolo_sim_m
     return KOLO_OK;
 }
 
-/* The trace and the path need the moments of one row at a time. */
+static kolo_status fail_write(const char *path)
+{
+    return kolo_fail(KOLO_ERR_SYSTEM, "cannot write %s: %s", path, strerror(errno));
+}
+
+static kolo_status write_trace(const struct sim_options *o, const struct kolo_sim_machine *machine,
+                               const struct sim_sweep *sweep, const struct sim_row *row)
+{
+    const struct kolo_sim_options options = {.machine = machine, .nranks = sweep->nranks};
+    FILE *file = fopen(o->trace, "we");
+    bool ok = file != NULL && kolo_sim_trace_write(&row->result, &options, file);
+    ok = (file == NULL || fclose(file) == 0) && ok;
+    return ok ? KOLO_OK : fail_write(o->trace);
+}
+
+static kolo_status write_svg(const struct sim_options *o, const struct sim_sweep *sweep,
+                             const struct sim_row *row)
+{
+    struct kolo_text text = {0};
+    sim_svg(sweep, row, &text);
+    FILE *file = text.chars != NULL ? fopen(o->svg, "we") : NULL;
+    bool ok = file != NULL && fwrite(text.chars, 1, text.len, file) == text.len;
+    ok = (file == NULL || fclose(file) == 0) && ok;
+    kolo_text_free(&text);
+    return ok ? KOLO_OK : fail_write(o->svg);
+}
+
+/* The reports need the moments of one row at a time. */
 static kolo_status report(const struct sim_options *o, const struct kolo_sim_machine *machine,
                           const struct sim_sweep *sweep, struct sim_row *row)
 {
@@ -248,14 +293,8 @@ static kolo_status report(const struct sim_options *o, const struct kolo_sim_mac
         (void)printf("%s", text.chars != NULL ? text.chars : "");
         kolo_text_free(&text);
     }
-    if (o->trace != NULL) {
-        const struct kolo_sim_options options = {.machine = machine, .nranks = sweep->nranks};
-        FILE *file = fopen(o->trace, "we");
-        bool ok = file != NULL && kolo_sim_trace_write(&row->result, &options, file);
-        ok = (file == NULL || fclose(file) == 0) && ok;
-        st = ok ? KOLO_OK
-                : kolo_fail(KOLO_ERR_SYSTEM, "cannot write %s: %s", o->trace, strerror(errno));
-    }
+    st = o->trace != NULL ? write_trace(o, machine, sweep, row) : st;
+    st = st == KOLO_OK && o->svg != NULL ? write_svg(o, sweep, row) : st;
     kolo_sim_result_free(&row->result);
     return st;
 }
@@ -277,7 +316,7 @@ static kolo_status sweep_size(const struct sim_options *o, const struct kolo_sim
         if (sweep->nrows > before) {
             struct sim_row *row = &sweep->row[before];
             row->chosen = algo == pick.algo;
-            if (o->path || o->trace != NULL) {
+            if (o->path || o->trace != NULL || o->svg != NULL) {
                 KOLO_TRY(report(o, machine, sweep, row));
             }
         }
@@ -364,12 +403,15 @@ int kolo_tool_sim(int argc, char **argv)
     if (o.help) {
         return print_usage(stdout, 0);
     }
-    if (!o.replay && !kolo_coll_find(o.coll, strlen(o.coll), &sweep.coll)) {
+    if (!o.replay && !o.bootstrap && !kolo_coll_find(o.coll, strlen(o.coll), &sweep.coll)) {
         return fail_usage("no such collective", o.coll);
     }
     if (kolo_plugins_load() != KOLO_OK ||
         sim_machine_open(o.machine, (int)o.per_host, &machine) != KOLO_OK) {
         return fail_library();
+    }
+    if (o.bootstrap) {
+        return sim_bootstrap(&machine, machine_name(&o), (int)o.nranks, o.json);
     }
     if (o.replay) {
         const struct sim_replay_options options = {.path = argv + optind,

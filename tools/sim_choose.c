@@ -36,6 +36,10 @@ kolo_status sim_chooser_open(const struct kolo_sim_place *place, int **host,
     for (int r = 0; r < place->nranks; r++) {
         (*host)[r] = kolo_sim_host_of(place, r);
     }
+    const struct kolo_sim_machine *machine = place->machine;
+    struct kolo_costs costs = machine->costs;
+    /* A price knows one NIC of a host. */
+    costs.net.copy_us_per_byte /= machine->rails - (machine->lost_rail >= 0 ? 1 : 0);
     const struct kolo_chooser_options options = {.nranks = place->nranks,
                                                  .nhosts = place->nhosts,
                                                  .order = place->order,
@@ -43,7 +47,7 @@ kolo_status sim_chooser_open(const struct kolo_sim_place *place, int **host,
                                                  .place = place->place,
                                                  .nlevels = place->groups.nlevels,
                                                  .group = place->groups.group,
-                                                 .costs = place->machine->costs,
+                                                 .costs = costs,
                                                  .algo_count = kolo_algo_count_all,
                                                  .algo_at = kolo_algo_at,
                                                  .max_phases = UINT16_MAX};

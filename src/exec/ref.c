@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The reference executor. Every message is a copy on a list. A rank runs until it must wait for a
+/* The reference executor. Every message is a copy on its receiver's list. A rank runs until it must wait for a
  * message. Ranks take turns. */
 #include "ref.h"
 
@@ -8,8 +8,12 @@
 
 struct message {
     struct message *next;
-    int from, to, lane;
+    int from, lane;
     unsigned char bytes[];
+};
+
+struct inbox { /* messages to a rank, the oldest first */
+    struct message *first, *last;
 };
 
 struct ref {
@@ -20,9 +24,9 @@ struct ref {
     unsigned char **scratch;
     kolo_ref_fn *reduce;
     void *arg;
-    struct message *sent; /* oldest first */
-    int *pc;              /* [nranks * lanes]: next step */
-    bool *done;           /* per rank and step, one rank after another */
+    struct inbox *inbox; /* [nranks] */
+    int *pc;             /* [nranks * lanes]: next step */
+    bool *done;          /* per rank and step, one rank after another */
     size_t *first_step;
     bool failed;
 };
@@ -44,19 +48,21 @@ static void send(struct ref *f, int rank, const struct kolo_step *s)
 {
     const size_t bytes = s->src.count * f->chunk;
     struct message *m = malloc(sizeof *m + bytes + 1);
-    struct message **tail = &f->sent;
+    struct inbox *inbox = &f->inbox[s->peer];
     if (m == NULL) {
         f->failed = true;
         return;
     }
-    *m = (struct message){.from = rank, .to = s->peer, .lane = s->lane};
+    *m = (struct message){.from = rank, .lane = s->lane};
     if (bytes > 0) {
         memcpy(m->bytes, bytes_of(f, rank, s->src), bytes);
     }
-    while (*tail != NULL) {
-        tail = &(*tail)->next;
+    if (inbox->first == NULL) {
+        inbox->first = m;
+    } else {
+        inbox->last->next = m;
     }
-    *tail = m;
+    inbox->last = m;
 }
 
 static void apply_step(struct ref *f, int rank, const struct kolo_step *s,
@@ -78,10 +84,12 @@ static void apply_step(struct ref *f, int rank, const struct kolo_step *s,
 
 static bool receive(struct ref *f, int rank, const struct kolo_step *s)
 {
-    for (struct message **m = &f->sent; *m != NULL; m = &(*m)->next) {
-        struct message *found = *m;
-        if (found->from == s->peer && found->to == rank && found->lane == s->lane) {
-            *m = found->next;
+    struct inbox *inbox = &f->inbox[rank];
+    struct message *before = NULL;
+    for (struct message *found = inbox->first; found != NULL; before = found, found = found->next) {
+        if (found->from == s->peer && found->lane == s->lane) {
+            *(before != NULL ? &before->next : &inbox->first) = found->next;
+            inbox->last = found->next != NULL ? inbox->last : before;
             apply_step(f, rank, s, found->bytes);
             free(found);
             return true;
@@ -157,9 +165,10 @@ static bool open_ref(struct ref *f)
     const size_t n = (size_t)f->plan->shape.nranks;
     size_t steps = 0;
     f->scratch = calloc(n, sizeof *f->scratch);
+    f->inbox = calloc(n, sizeof *f->inbox);
     f->pc = calloc(n * (size_t)f->plan->lanes, sizeof *f->pc);
     f->first_step = calloc(n, sizeof *f->first_step);
-    if (f->scratch == NULL || f->pc == NULL || f->first_step == NULL) {
+    if (f->scratch == NULL || f->inbox == NULL || f->pc == NULL || f->first_step == NULL) {
         return false;
     }
     for (size_t r = 0; r < n; r++) {
@@ -176,15 +185,17 @@ static bool open_ref(struct ref *f)
 
 static void close_ref(struct ref *f)
 {
-    while (f->sent != NULL) {
-        struct message *next = f->sent->next;
-        free(f->sent);
-        f->sent = next;
+    for (int r = 0; f->inbox != NULL && r < f->plan->shape.nranks; r++) {
+        for (struct message *m = f->inbox[r].first, *next = NULL; m != NULL; m = next) {
+            next = m->next;
+            free(m);
+        }
     }
     for (int r = 0; f->scratch != NULL && r < f->plan->shape.nranks; r++) {
         free(f->scratch[r]);
     }
     free(f->scratch);
+    free(f->inbox);
     free(f->pc);
     free(f->first_step);
     free(f->done);

@@ -44,8 +44,7 @@ struct kolo_sim_core {
 enum { KOLO_SIM_NIC_MESSAGES = 16 };
 
 struct kolo_sim_nic {
-    double free_us; /* its gap after the newest message ends */
-    double out_bytes, in_bytes;
+    double free_us;  /* its gap after the newest message ends */
     int working;     /* messages that it sends now */
     int first, last; /* of its queue, or -1 */
 };
@@ -72,7 +71,8 @@ struct kolo_sim {
     double now_us;
     struct kolo_sim_lane *lane; /* [n * lanes] */
     struct kolo_sim_core *core; /* [n] or cores of all hosts */
-    struct kolo_sim_nic *nic;   /* [hosts] */
+    struct kolo_sim_nic *nic;   /* [nnics] */
+    int nnics;                  /* host by host */
     size_t *fact_first;         /* [n] */
     double *fact;
     int *by;         /* the moments that told the facts, or NULL */

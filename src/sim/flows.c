@@ -118,6 +118,7 @@ int kolo_sim_flow_begin(struct kolo_sim_flows *flows, const int link[KOLO_SIM_FL
         f->link[i] = link[i];
         if (link[i] >= 0) {
             join_link(flows, flow, i);
+            flows->link[link[i]].bytes += bytes;
         }
     }
     return flow;

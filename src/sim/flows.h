@@ -23,8 +23,9 @@ struct kolo_sim_flow {
 };
 
 struct kolo_sim_link {
-    double rate; /* bytes a us; 0: no limit */
-    int first;   /* flow, or -1 */
+    double rate;  /* bytes a us; 0: no limit */
+    double bytes; /* of all flows since the beginning */
+    int first;    /* flow, or -1 */
     int count;
     uint32_t mark;
     double free; /* while rates are found */

@@ -40,6 +40,10 @@ static const struct name {
     {"net_gap_us", AT(net_gap_us), REAL, "least time between two messages of a NIC"},
     {"net_ramp_us", AT(net_ramp_us), REAL, "more latency of a message of net_ramp_bytes or more"},
     {"net_ramp_bytes", AT(net_ramp_bytes), BYTES, "a shorter one has its part of net_ramp_us"},
+    {"rails", AT(rails), WHOLE, "NICs of a host (1); rank i of a host uses its NIC i mod rails"},
+    {"lost_rail", AT(lost_rail), WHOLE, "a rail that no host has; its ranks use the next one"},
+    {"slow_nic", AT(slow_nic), WHOLE, "a NIC that is slower; NICs are numbered host by host"},
+    {"slow_nic_factor", AT(slow_nic_factor), REAL, "by this factor (2)"},
     {"hosts_per_switch", AT(hosts_per_switch), WHOLE, "hosts of a leaf switch"},
     {"uplink_gbs", AT(uplink_us_per_byte), GBS, "a leaf's uplinks together, each way"},
     {"switch_latency_us", AT(switch_latency_us), REAL, "more latency between two leaves"},
@@ -47,15 +51,41 @@ static const struct name {
     {"noise", AT(noise), REAL, "standard deviation of the logarithm of processor times"},
     {"slow_rank", AT(slow_rank), WHOLE, "a rank that computes more slowly"},
     {"slow_factor", AT(slow_factor), REAL, "by this factor"},
+    {"start_process_us", AT(start_process_us), REAL, "start: to launch a process (--bootstrap)"},
+    {"start_rank_us", AT(start_rank_us), REAL, "start: of a rank, for its communicator"},
+    {"start_peer_us", AT(start_peer_us), REAL, "start: more for each other rank"},
+    {"start_message_us", AT(start_message_us), REAL, "start: of rank 0's hub, for a message"},
+    {"start_gbs", AT(start_us_per_byte), GBS, "start: of the hub, its bytes"},
+    {"start_call_us", AT(start_call_us), REAL, "start: of a rank, for its first call"},
+    {"start_call_peer_us", AT(start_call_peer_us), REAL, "start: more for each other rank"},
     {"error", AT(error), REAL, "percent, how far measured times were from predicted ones"},
     {"error_95", AT(error_95), REAL, "percent, what 95 of 100 of them did not exceed"},
     {"error_ranks", AT(error_ranks), WHOLE, "most ranks of these measurements"},
 };
 
+/* Processor times of a start: perf/sim_start.py gives them; perf/RESULTS.md has its table. */
+static void init_start(struct kolo_sim_machine *out)
+{
+    out->start_process_us = 65370;
+    out->start_rank_us = 905;
+    out->start_peer_us = 115;
+    out->start_message_us = 5;
+    out->start_us_per_byte = 1e-3 / 0.5;
+    out->start_call_us = 1;
+    out->start_call_peer_us = 138;
+}
+
 void kolo_sim_machine_init(struct kolo_sim_machine *out)
 {
-    *out = (struct kolo_sim_machine){.call_us = CALL_US, .slow_rank = -1, .slow_factor = 1};
+    *out = (struct kolo_sim_machine){.call_us = CALL_US,
+                                     .rails = 1,
+                                     .lost_rail = -1,
+                                     .slow_nic = -1,
+                                     .slow_nic_factor = 2,
+                                     .slow_rank = -1,
+                                     .slow_factor = 1};
     (void)kolo_costs_parse("cores=65536", &out->costs);
+    init_start(out);
     kolo_sim_machine_local(out);
 }
 
@@ -182,6 +212,10 @@ kolo_status kolo_sim_machine_parse(const char *name, const char *text, struct ko
             kolo_fail(KOLO_ERR_INVALID, "%s: a name stands twice, or a cost is out of range", name);
     }
     kolo_text_free(&costs);
+    if (st == KOLO_OK && (m.rails < 1 || m.lost_rail >= m.rails || m.lost_rail + m.rails == 1)) {
+        st = kolo_fail(KOLO_ERR_INVALID, "%s: of %d rails, rail %d cannot be lost", name, m.rails,
+                       m.lost_rail);
+    }
     if (st == KOLO_OK) {
         if (m.local_us_per_byte == 0) {
             kolo_sim_machine_local(&m);
@@ -294,6 +328,14 @@ void kolo_sim_place_close(struct kolo_sim_place *place)
     free(place->order);
     kolo_groups_free(&place->groups);
     *place = (struct kolo_sim_place){0};
+}
+
+int kolo_sim_nic_of(const struct kolo_sim_place *place, int rank)
+{
+    const int rails = place->machine->rails;
+    const int rail = rank % place->per_host % rails;
+    const int taken = rail == place->machine->lost_rail ? (rail + 1) % rails : rail;
+    return kolo_sim_host_of(place, rank) * rails + taken;
 }
 
 void kolo_sim_near_link(const struct kolo_sim_place *place, int from, int to,

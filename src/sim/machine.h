@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The machine of a simulation: hosts with cores and shared memory, a network interface (NIC) a
- * host, and one switch, or leaf switches under a core of switches.
+/* The machine of a simulation: hosts with cores and shared memory, network interfaces (NICs), one
+ * a host or several rails, and one switch, or leaf switches under a core of switches.
  *
- *   rank rank | rank rank     ranks go to hosts in blocks
+ *   rank rank | rank rank     ranks go to hosts in blocks; rank i of a host uses its NIC i mod rails
  *      NIC    |    NIC        each way a link of its own
  *         leaf switch         hosts_per_switch of them share its uplinks; 0: one switch for all
  *
@@ -30,6 +30,10 @@ struct kolo_sim_machine {
     double net_gap_us;           /* from the start of one message of a NIC to the next, at least */
     double net_ramp_us;          /* more latency of a message of net_ramp_bytes or more; */
     size_t net_ramp_bytes;       /* of a shorter one its part of that */
+    int rails;                   /* NICs of a host */
+    int lost_rail;               /* -1: none; its ranks use the next rail */
+    int slow_nic;                /* number of a NIC, in the order of hosts; -1: none */
+    double slow_nic_factor;      /* its bytes take longer by this factor */
     int hosts_per_switch;        /* 0: one switch */
     double uplink_us_per_byte;   /* 1 / bandwidth of a leaf's uplinks together, each way */
     double switch_latency_us;    /* more latency between two leaves */
@@ -37,9 +41,14 @@ struct kolo_sim_machine {
     int slow_rank;               /* -1: none */
     double slow_factor;          /* its processor times are longer by this factor */
     size_t tile_bytes;           /* most bytes of a tile of a call; 0: kolo's */
-    double error, error_95;      /* of predicted times, held out, in percent; 0: not known */
-    int error_ranks;             /* most ranks of the measurements that gave the errors */
-    char topo[256];              /* hwloc XML file of a host; "": places unknown */
+    /* Of a start, processor times: to launch a process; of a rank for its communicator, and more for
+     * each other rank; of the hub for a message and for a byte; of a rank for its first call, and
+     * more for each other rank. */
+    double start_process_us, start_rank_us, start_peer_us, start_message_us, start_us_per_byte;
+    double start_call_us, start_call_peer_us;
+    double error, error_95; /* of predicted times, held out, in percent; 0: not known */
+    int error_ranks;        /* most ranks of the measurements that gave the errors */
+    char topo[256];         /* hwloc XML file of a host; "": places unknown */
 };
 
 /* A core for each rank, one host, the costs of kolo's defaults. After a change of
@@ -83,6 +92,8 @@ static inline int kolo_sim_host_of(const struct kolo_sim_place *p, int rank)
 {
     return rank / p->per_host;
 }
+/* The number of the NIC that a rank uses, among those of all hosts. */
+int kolo_sim_nic_of(const struct kolo_sim_place *place, int rank);
 /* The link between two ranks of one host. */
 void kolo_sim_near_link(const struct kolo_sim_place *place, int from, int to,
                         struct kolo_link_price *out);

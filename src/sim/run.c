@@ -55,10 +55,14 @@ static bool open_facts(struct kolo_sim *s)
     return true;
 }
 
+static int count_cores(const struct kolo_sim *s)
+{
+    return s->place.cores > 0 ? s->place.nhosts * s->place.cores : s->n;
+}
+
 static kolo_status open_memory(struct kolo_sim *s)
 {
-    const size_t n = (size_t)s->n;
-    const size_t cores = s->place.cores > 0 ? (size_t)s->place.nhosts * (size_t)s->place.cores : n;
+    const size_t n = (size_t)s->n, cores = (size_t)count_cores(s);
     for (int i = 0; i < s->set.nprogs; i++) {
         s->lanes = s->set.prog[i]->nlanes > s->lanes ? s->set.prog[i]->nlanes : s->lanes;
     }
@@ -124,21 +128,45 @@ static void find_total(const struct kolo_sim *s, struct kolo_sim_result *out)
     }
 }
 
+static double link_us(const struct kolo_sim *s, int link)
+{
+    const struct kolo_sim_link *l = &s->flows.link[link];
+    return l->rate > 0 ? l->bytes / l->rate : 0;
+}
+
 static void find_busiest(const struct kolo_sim *s, struct kolo_sim_result *out)
 {
-    const int hosts = kolo_sim_host_of(&s->place, s->n - 1) + 1;
     for (int r = 0; r < s->n; r++) {
         const int cores = s->place.cores, per = s->place.per_host;
         const int core = cores > 0 ? r / per * cores + r % per % cores : r;
         const double us = s->core[core].work_us;
         out->busiest_us = us > out->busiest_us ? us : out->busiest_us;
     }
-    for (int i = 0; i < hosts; i++) {
-        const struct kolo_sim_nic *nic = &s->nic[i];
-        const double bytes = nic->out_bytes > nic->in_bytes ? nic->out_bytes : nic->in_bytes;
-        const double us = bytes * s->costs->net.copy_us_per_byte;
+    for (int i = 0; i < 2 * s->nnics; i++) {
+        const double us = link_us(s, i);
         out->wire_us = us > out->wire_us ? us : out->wire_us;
     }
+}
+
+/* Tiles that are not simulated use links and cores as the others do on average. */
+static kolo_status find_use(const struct kolo_sim *s, struct kolo_sim_use *out)
+{
+    const int nlinks = s->flows.nlinks;
+    const double part = (double)s->set.tiles / s->tiles;
+    *out = (struct kolo_sim_use){
+        .nnics = s->nnics, .nleaves = nlinks / 2 - s->nnics, .ncores = count_cores(s)};
+    out->link_us = malloc((size_t)nlinks * sizeof *out->link_us);
+    out->core_us = malloc((size_t)out->ncores * sizeof *out->core_us);
+    if (out->link_us == NULL || out->core_us == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d links", nlinks);
+    }
+    for (int i = 0; i < nlinks; i++) {
+        out->link_us[i] = part * link_us(s, i);
+    }
+    for (int i = 0; i < out->ncores; i++) {
+        out->core_us[i] = part * s->core[i].work_us;
+    }
+    return KOLO_OK;
 }
 
 static void find_last(struct kolo_sim_result *out)
@@ -185,6 +213,7 @@ kolo_status kolo_sim_run(const struct kolo_sim_options *options, struct kolo_sim
     st = st == KOLO_OK ? kolo_sim_engine(&s) : st;
     if (st == KOLO_OK) {
         take_result(&s, out);
+        st = options->use ? find_use(&s, &out->use) : KOLO_OK;
     }
     close_memory(&s);
     kolo_sim_set_free(&s.set);
@@ -195,7 +224,10 @@ kolo_status kolo_sim_run(const struct kolo_sim_options *options, struct kolo_sim
 void kolo_sim_result_free(struct kolo_sim_result *result)
 {
     free(result->moment);
+    free(result->use.link_us);
+    free(result->use.core_us);
     kolo_sim_set_free(&result->set);
+    result->use = (struct kolo_sim_use){0};
     result->moment = NULL;
     result->nmoments = 0;
     result->last = -1;

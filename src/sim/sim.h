@@ -33,6 +33,14 @@ struct kolo_sim_moment {     /* an op that took time, or waited */
     double latency_us, wire_us;
 };
 
+/* What the links and cores did in a call, all tiles counted. */
+struct kolo_sim_use {
+    int nnics, nleaves, ncores;
+    double *link_us; /* [2 * (nnics + nleaves)]: out and in of each NIC, then up and down of each
+                      * leaf switch: its bytes at its full rate */
+    double *core_us; /* [ncores]: a core a rank, or those that the ranks of a host share */
+};
+
 struct kolo_sim_options {
     const struct kolo_algo *algo;
     const struct kolo_sim_machine *machine;
@@ -41,6 +49,7 @@ struct kolo_sim_options {
     uint64_t seed;
     bool fold;    /* where it is exact; see fold.h */
     bool moments; /* keep them, for the critical path and the trace */
+    bool use;     /* tell what links and cores did */
 };
 
 struct kolo_sim_result {
@@ -54,6 +63,7 @@ struct kolo_sim_result {
     double wire_us;                 /* of the NIC that is busy longest, with its bytes alone */
     struct kolo_sim_moment *moment; /* in order of begin of their simulation, or NULL */
     int nmoments, last;             /* last: the moment that ends last, or -1 */
+    struct kolo_sim_use use;        /* empty without the option */
     struct kolo_sim_set set;        /* the programs; kept with `moments` alone */
 };
 
@@ -61,7 +71,7 @@ struct kolo_sim_result {
  * to simulate), INVALID, SYSTEM. */
 KOLO_CHECK kolo_status kolo_sim_run(const struct kolo_sim_options *options,
                                     struct kolo_sim_result *out);
-/* Free the moments and the programs. The figures stay. */
+/* Free the moments, the programs and the use. The figures stay. */
 void kolo_sim_result_free(struct kolo_sim_result *result);
 
 #ifdef __cplusplus

@@ -7,10 +7,21 @@
 
 enum { NEW, HAS_TURN }; /* a message that leaves: its rank, or the NIC's queue */
 
-/* Links: out and in of each host's NIC, then up and down of each leaf switch. */
-static int host_of(const struct kolo_sim *s, int rank)
+/* Links: out and in of each NIC, then up and down of each leaf switch. */
+static int nic_of(const struct kolo_sim *s, int rank)
 {
-    return kolo_sim_host_of(&s->place, kolo_sim_stand_in(s, rank));
+    return kolo_sim_nic_of(&s->place, kolo_sim_stand_in(s, rank));
+}
+
+static int count_nics(const struct kolo_sim *s)
+{
+    return (kolo_sim_host_of(&s->place, s->n - 1) + 1) * s->machine->rails;
+}
+
+static double nic_us(const struct kolo_sim *s, int nic)
+{
+    const struct kolo_sim_machine *m = s->machine;
+    return s->costs->net.copy_us_per_byte * (nic == m->slow_nic ? m->slow_nic_factor : 1);
 }
 
 static int leaf_of(const struct kolo_sim *s, int rank)
@@ -25,18 +36,18 @@ static bool is_across(const struct kolo_sim *s, int from, int to)
 
 bool kolo_sim_wire_open(struct kolo_sim *s)
 {
-    const int hosts = host_of(s, s->n - 1) + 1, leaves = leaf_of(s, s->n - 1) + 1;
-    const double nic = s->costs->net.copy_us_per_byte, up = s->machine->uplink_us_per_byte;
-    if (!kolo_sim_flows_open(&s->flows, 2 * (hosts + leaves))) {
+    const int nics = count_nics(s), leaves = leaf_of(s, s->n - 1) + 1;
+    if (!kolo_sim_flows_open(&s->flows, 2 * (nics + leaves))) {
         return false;
     }
     for (int i = 0; i < s->flows.nlinks; i++) {
-        const double us = i < 2 * hosts ? nic : up;
+        const double us = i < 2 * nics ? nic_us(s, i / 2) : s->machine->uplink_us_per_byte;
         s->flows.link[i].rate = us > 0 ? 1 / us : 0;
     }
     s->unused = -1;
-    s->nic = calloc((size_t)hosts, sizeof *s->nic);
-    for (int i = 0; s->nic != NULL && i < hosts; i++) {
+    s->nnics = nics;
+    s->nic = calloc((size_t)nics, sizeof *s->nic);
+    for (int i = 0; s->nic != NULL && i < nics; i++) {
         s->nic[i].first = s->nic[i].last = -1;
     }
     return s->nic != NULL;
@@ -53,7 +64,8 @@ double kolo_sim_wire_latency(const struct kolo_sim *s, int from, int to, uint64_
 double kolo_sim_wire_alone(const struct kolo_sim *s, int from, int to, uint64_t bytes)
 {
     const bool across = is_across(s, from, to);
-    const double nic = s->costs->net.copy_us_per_byte, up = s->machine->uplink_us_per_byte;
+    const double out = nic_us(s, nic_of(s, from)), in = nic_us(s, nic_of(s, to));
+    const double nic = out > in ? out : in, up = s->machine->uplink_us_per_byte;
     return (double)bytes * (across && up > nic ? up : nic);
 }
 
@@ -99,14 +111,12 @@ void kolo_sim_wire_send(struct kolo_sim *s, int rank, const struct kolo_sim_op *
 static void begin_flow(struct kolo_sim *s, int number)
 {
     struct kolo_sim_message *m = &s->message[number];
-    const int out = host_of(s, m->from), in = host_of(s, m->to);
+    const int out = nic_of(s, m->from), in = nic_of(s, m->to);
     const int up = leaf_of(s, m->from), down = leaf_of(s, m->to);
-    const int leaves = 2 * (host_of(s, s->n - 1) + 1);
+    const int leaves = 2 * s->nnics;
     const bool across = is_across(s, m->from, m->to);
     const int link[KOLO_SIM_FLOW_LINKS] = {2 * out, 2 * in + 1, across ? leaves + 2 * up : -1,
                                            across ? leaves + 2 * down + 1 : -1};
-    s->nic[out].out_bytes += m->bytes;
-    s->nic[in].in_bytes += m->bytes;
     m->flow = kolo_sim_flow_begin(&s->flows, link, m->bytes, s->now_us);
     if (m->flow >= 0) {
         s->flows.flow[m->flow].message = number;
@@ -129,7 +139,7 @@ static void take_up(struct kolo_sim *s, struct kolo_sim_nic *nic, int number)
 
 static void enter_nic(struct kolo_sim *s, int number)
 {
-    struct kolo_sim_nic *nic = &s->nic[host_of(s, s->message[number].from)];
+    struct kolo_sim_nic *nic = &s->nic[nic_of(s, s->message[number].from)];
     if (nic->working < KOLO_SIM_NIC_MESSAGES) {
         take_up(s, nic, number);
         return;
@@ -144,7 +154,7 @@ static void enter_nic(struct kolo_sim *s, int number)
 
 static void leave_nic(struct kolo_sim *s, int rank)
 {
-    struct kolo_sim_nic *nic = &s->nic[host_of(s, rank)];
+    struct kolo_sim_nic *nic = &s->nic[nic_of(s, rank)];
     const int number = nic->first;
     nic->working--;
     if (number >= 0) {

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import xml.etree.ElementTree
 
 import tap
 
@@ -104,9 +105,78 @@ def test_trace_and_path():
               "the critical path is told in words", done.stdout)
 
 
+CLUSTER = "ranks_per_host 4\nnet_latency_us 0.01\nnet_gbs 1\ncall_us 0\nlatency_us 0.01\ncopy_gbs 1000\n"
+
+
+def on_machine(text, *words):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "machine")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return sim(*words, "-m", path)
+
+
+def time_on(text, ranks=16):
+    done = on_machine(text, "alltoall", "-n", str(ranks), "-a", "direct", "-b", "16M", "-J", "-")
+    return json.loads(done.stdout)["results"][0]["time"]
+
+
+def test_what_if():
+    rails = CLUSTER + "rails 4\n"
+    one, four = time_on(CLUSTER), time_on(rails)
+    tap.check(abs(one / four / 4 - 1) < 0.05, "four rails carry four times as much as one", one, four)
+    slower = time_on(CLUSTER.replace("net_gbs 1", "net_gbs 0.5") + "rails 4\n")
+    tap.check(abs(slower / four / 2 - 1) < 0.05, "links of half the speed take twice the time", slower, four)
+    lost = time_on(rails + "lost_rail 2\n")
+    tap.check(1.95 < lost / four < 2.5, "a lost rail leaves two ranks of a host on one NIC", lost, four)
+    slow = time_on(rails + "slow_nic 5\nslow_nic_factor 3\n")
+    tap.check(2 < slow / four < 3.1, "one slow NIC of sixteen delays all", slow, four)
+    straggler = time_on(rails + "net_copy_gbs 1\nslow_rank 3\nslow_factor 5\n")
+    tap.check(straggler > 1.5 * time_on(rails + "net_copy_gbs 1\n"), "a slow rank delays all", straggler)
+    tap.check(time_on(rails, 32) > 1.1 * four, "twice the ranks have more to send to other hosts")
+    done = on_machine(CLUSTER + "lost_rail 0\n", "barrier", "-n", "8")
+    tap.check(done.returncode == 1 and "rail 0 cannot be lost" in done.stderr, "the last rail cannot be lost",
+              done.stderr)
+
+
+def test_svg():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "use.svg")
+        done = on_machine(CLUSTER + "rails 4\nhosts_per_switch 2\nuplink_gbs 1\nslow_nic 5\n", "alltoall", "-n", "16",
+                          "-a", "direct", "-b", "16M", "--svg", path)
+        tree = xml.etree.ElementTree.parse(path)
+    words = [text.text for text in tree.iter("{http://www.w3.org/2000/svg}text")]
+    tap.check(done.returncode == 0 and [word for word in words if word.startswith("host ")]
+              == [f"host {i}: cores, NICs" for i in range(4)], "the picture has every host", words, done.stderr)
+    shares = [int(word[:-2]) for word in words if word.endswith(" %") and word[0].isdigit()]
+    tap.check(len(shares) == 2 * (16 + 2) + 1 and max(shares[:-1]) <= 100, "each NIC and uplink has its two shares",
+              shares)
+    uplink = [word for word in words if "Busiest link: leaf switch" in word]
+    tap.check(len(uplink) == 1 and int(uplink[0].split()[-2]) > 80, "the narrow uplinks are told as the busiest",
+              words[:4])
+
+
+def test_bootstrap():
+    machine = "ranks_per_host 8\ncores 4\nnet_latency_us 100\nnet_gbs 1\nstart_process_us 10\nstart_rank_us 100\n" \
+              "start_peer_us 1\nstart_message_us 2\nstart_gbs 1\nstart_call_us 7\nstart_call_peer_us 3\n"
+    told = json.loads(on_machine(machine, "--bootstrap", "-n", "64", "-J", "-").stdout)
+    steps = {step["step"]: step for step in told["steps"]}
+    tap.check(steps["launch"]["us"] == 20 and steps["work of the ranks"]["us"] == 2 * (100 + 63)
+              and steps["first call"]["us"] == 2 * (7 + 63 * 3), "two ranks share each core of a host", steps)
+    hello = steps["hello"]
+    tap.check(hello["messages"] == 128 and hello["bytes"] == 128 * 48 + 64 * 176 * 65,
+              "in a round each rank tells its bytes and hears those of all", hello)
+    per_byte = 1e-3 * (1 + 56 / 64)
+    tap.check(abs(hello["us"] - (2 * 128 + hello["bytes"] * per_byte + 200)) < 0.01,
+              "the hub handles messages and bytes in turn; those of other hosts cross its NIC", hello)
+    done = on_machine(machine, "--bootstrap", "-n", "64")
+    tap.check(done.returncode == 0 and f"{told['total_us'] / 1e3:.2f} ms" in done.stdout, "the table has the sum",
+              done.stdout)
+
+
 def test_refusals():
-    for words in ((), ("allreduce",), ("nothing", "-n", "4"), ("allreduce", "-n", "0"),
-                  ("allreduce", "-n", "4", "-r", "4"),
+    for words in ((), ("allreduce",), ("--bootstrap",), ("--bootstrap", "allreduce", "-n", "4"),
+                  ("nothing", "-n", "4"), ("allreduce", "-n", "0"), ("allreduce", "-n", "4", "-r", "4"),
                   ("allreduce", "-n", "4", "--no-such"),
                   ("allreduce", "-n", "4", "-e", "2T"), ("allreduce", "broadcast", "-n", "4")):
         done = sim(*words)

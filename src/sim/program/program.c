@@ -11,6 +11,7 @@
 #include "exec/lower/extents.h"
 #include "sim/program/match.h"
 #include "sim/program/size.h"
+#include "sim/program/twins.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -30,7 +31,9 @@ struct maker {
     uint8_t *link; /* [nranks + 1] */
     struct kolo_sim_set *set;
     int *table; /* hash table of programs: number + 1 */
-    int slots, cap;
+    int slots;
+    struct kolo_sim_twins twins;
+    struct kolo_plan alone; /* of one rank; its lowered program points to it */
     size_t npeers, nsources, peers_cap, sources_cap;
 };
 
@@ -76,37 +79,48 @@ static kolo_status lower_whole(struct maker *m, struct kolo_prog **out)
     return kolo_lower(m->plan, m->me, m->link, out);
 }
 
-/* Lower this rank's steps in a plan of this rank, as number 0, and its partners. */
-static kolo_status lower_alone(struct maker *m, struct kolo_plan *alone, struct kolo_prog **out)
+/* A sum's left operand changes what is lowered only where it may join the step before. Elsewhere the
+ * order of operands costs no time, and ranks that differ in it alone are twins. */
+static void forget_order(const struct kolo_rank_plan *mine)
+{
+    for (int i = 0; i < mine->count; i++) {
+        const struct kolo_step *before = &mine->step[i > 0 ? i - 1 : 0];
+        const bool apart = i == 0 || before->op == KOLO_SEND || before->op == KOLO_COPY ||
+                           memcmp(&before->dst, &mine->step[i].dst, sizeof before->dst) != 0;
+        mine->step[i].flags &= (uint8_t)(apart ? ~KOLO_STEP_LEFT : ~0);
+    }
+}
+
+/* Number this rank as 0 and its partners from 1 on, in its own steps. */
+static struct kolo_sim_steps number_partners(struct maker *m)
 {
     const struct kolo_rank_plan *mine = &m->plan->rank[m->me];
-    struct kolo_step *step = malloc(((size_t)mine->count + 1) * sizeof *step);
-    if (step == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d steps", mine->count);
-    }
     m->small = true;
     for (int i = 0; i < mine->count; i++) {
-        step[i] = mine->step[i];
-        step[i].peer = step[i].peer < 0 ? -1 : 1 + partner_of(m, step[i].peer);
+        struct kolo_step *step = &mine->step[i];
+        step->peer = step->peer < 0 ? -1 : 1 + partner_of(m, step->peer);
     }
-    *alone = *m->plan;
-    alone->only = 0;
-    alone->shape.nranks = 1 + m->npartners;
-    alone->rank = calloc(1 + (size_t)m->npartners, sizeof *alone->rank);
-    kolo_status st = kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", m->npartners);
-    if (alone->rank != NULL) {
-        alone->rank[0] = *mine;
-        alone->rank[0].step = step;
-        for (int i = 0; i < m->npartners; i++) {
-            m->link[1 + i] = link_to(m, m->partner[i]);
-        }
-        st = kolo_lower(alone, 0, m->link, out);
+    for (int i = 0; i < m->npartners; i++) {
+        m->link[1 + i] = link_to(m, m->partner[i]);
     }
-    if (st != KOLO_OK) {
-        free(step);
-        free(alone->rank);
+    if (m->plan->lanes == 1) {
+        forget_order(mine);
     }
-    return st;
+    return (struct kolo_sim_steps){mine, m->link + 1, m->npartners};
+}
+
+/* Lower this rank's steps in a plan of this rank and its partners. */
+static kolo_status lower_alone(struct maker *m, struct kolo_prog **out)
+{
+    m->alone = *m->plan;
+    m->alone.only = 0;
+    m->alone.shape.nranks = 1 + m->npartners;
+    m->alone.rank = calloc(1 + (size_t)m->npartners, sizeof *m->alone.rank);
+    if (m->alone.rank == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", m->npartners);
+    }
+    m->alone.rank[0] = m->plan->rank[m->me];
+    return kolo_lower(&m->alone, 0, m->link, out);
 }
 
 /* ---- from exec's program to ours ---- */
@@ -292,26 +306,52 @@ static bool add_member(struct maker *m, int prog)
     return true;
 }
 
-static kolo_status make_rank(struct maker *m)
+/* The number of this rank's program, which is made if no rank before has it. */
+static kolo_status make_prog(struct maker *m, bool whole, int *out)
 {
     struct kolo_prog *lowered = NULL;
-    struct kolo_plan alone = {0};
-    const bool whole = m->plan->shape.nranks <= KOLO_SIM_WHOLE_RANKS;
-    KOLO_TRY(whole ? lower_whole(m, &lowered) : lower_alone(m, &alone, &lowered));
-    m->extents.me = m->me;
-    struct kolo_sim_prog *prog = convert(m, lowered);
-    const int number = prog != NULL ? share(m, prog) : -1;
-    const bool ok = number >= 0 && add_member(m, number);
-    forget_partners(m);
-    kolo_prog_destroy(lowered);
-    if (!whole) {
-        free(alone.rank[0].step);
-        free(alone.rank);
-        free(m->plan->rank[m->me].step); /* not needed any more */
-        m->plan->rank[m->me].step = NULL;
-        m->plan->rank[m->me].count = 0;
+    int number = -1;
+    const kolo_status st = whole ? lower_whole(m, &lowered) : lower_alone(m, &lowered);
+    if (st == KOLO_OK) {
+        m->extents.me = m->me;
+        struct kolo_sim_prog *prog = convert(m, lowered);
+        number = prog != NULL ? share(m, prog) : -1;
+        kolo_prog_destroy(lowered);
     }
-    return ok ? KOLO_OK : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d programs", number);
+    free(m->alone.rank);
+    m->alone.rank = NULL;
+    KOLO_TRY(st);
+    if (number < 0) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d programs", m->set->nprogs);
+    }
+    *out = number;
+    return KOLO_OK;
+}
+
+/* Chunks of one number are equally long on all ranks, so equal steps are equal programs. */
+static kolo_status make_rank_alone(struct maker *m, int *out)
+{
+    struct kolo_rank_plan *mine = &m->plan->rank[m->me];
+    const struct kolo_sim_steps steps = number_partners(m);
+    *out = kolo_sim_twins_find(&m->twins, &steps);
+    if (*out < 0) {
+        KOLO_TRY(make_prog(m, false, out));
+        kolo_sim_twins_keep(&m->twins, &steps, *out);
+    }
+    free(mine->step); /* not needed any more */
+    mine->step = NULL;
+    mine->count = 0;
+    return KOLO_OK;
+}
+
+static kolo_status make_rank(struct maker *m)
+{
+    const bool whole = m->plan->shape.nranks <= KOLO_SIM_WHOLE_RANKS;
+    int number = -1;
+    KOLO_TRY(whole ? make_prog(m, true, &number) : make_rank_alone(m, &number));
+    const bool ok = add_member(m, number);
+    forget_partners(m);
+    return ok ? KOLO_OK : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for rank %d", m->me);
 }
 
 /* ---- all of it ---- */
@@ -344,7 +384,7 @@ static kolo_status open_maker(struct maker *m, size_t bytes, size_t **arrays)
     m->set->prog = calloc(n, sizeof(struct kolo_sim_prog *));
     m->set->member = calloc(n, sizeof *m->set->member);
     if (m->local == NULL || m->link == NULL || m->table == NULL || m->set->prog == NULL ||
-        m->set->member == NULL) {
+        m->set->member == NULL || !kolo_sim_twins_open(&m->twins, (int)n)) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %zu ranks", n);
     }
     m->partner = m->local + n;
@@ -377,6 +417,7 @@ kolo_status kolo_sim_set_make(const struct kolo_algo *algo, const struct kolo_si
     free(m.local);
     free(m.link);
     free(m.table);
+    kolo_sim_twins_close(&m.twins);
     st = st == KOLO_OK ? kolo_sim_match(&set) : st;
     if (st != KOLO_OK) {
         kolo_sim_set_free(&set);
