@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The time to create communicators, to make their first call, and to destroy them: startup [-t
- * THREADS] [-n TIMES].
+ * THREADS | -c PROCESSES] [-n TIMES].
  *
  * The ranks are the launcher's processes, or with -t the threads of this process, which meet by an
  * id as processes do. The time of a step is from the first rank's begin to the last rank's end. The
  * first call is an all-reduce of 4 bytes, which opens the links; its time begins with the last
  * rank's begin. With processes, the first row includes the launcher, since ranks wait for the last
- * started one. A rank's log shows its parts of the time (KOLO_DEBUG=INFO, "Init timings"). */
+ * started one. -c runs this program itself for a curve: with 2 processes, 4, and so on up to that
+ * number. A rank's log shows its parts of the time (KOLO_DEBUG=INFO, "Init timings"). */
 #include <kolo/kolo.h>
 
 #include <getopt.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { EXIT_KOLO = 3, RANKS_MAX = 4096 };
 
@@ -92,19 +96,68 @@ static kolo_status by_threads(int nranks, struct rank *out)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: startup [-t THREADS (up to %d)] [-n TIMES]\n", RANKS_MAX);
+    fprintf(stderr, "usage: startup [-t THREADS | -c PROCESSES (up to %d)] [-n TIMES]\n",
+            RANKS_MAX);
     return 2;
 }
 
-int main(int argc, char **argv)
+/* In a new process: this program as a rank. */
+static void become_rank(int nranks, int rank, long times)
 {
-    long threads = 0, times = 3;
-    for (int option; (option = getopt(argc, argv, "t:n:")) != -1;) {
-        *(option == 't' ? &threads : &times) = option == '?' ? -1 : strtol(optarg, NULL, 10);
+    char text[32];
+    char name[] = "startup", option[] = "-n";
+    char *argv[] = {name, option, text, NULL};
+    (void)snprintf(text, sizeof text, "%d", rank);
+    (void)setenv("KOLO_RANK", text, 1);
+    (void)snprintf(text, sizeof text, "%d", nranks);
+    (void)setenv("KOLO_NRANKS", text, 1);
+    (void)snprintf(text, sizeof text, "startup-%d-%d", (int)getppid(), nranks);
+    (void)setenv("KOLO_JOB", text, 1);
+    (void)snprintf(text, sizeof text, "%ld", times);
+    (void)execv("/proc/self/exe", argv);
+    _exit(EXIT_KOLO);
+}
+
+static int by_processes(int nranks, long times)
+{
+    int failed = 0, status = 0;
+    for (int rank = 0; rank < nranks; rank++) {
+        const pid_t pid = fork();
+        if (pid == 0) {
+            become_rank(nranks, rank, times);
+        }
+        failed += pid < 0; /* the others name it after the time-out */
     }
-    if (optind != argc || threads < 0 || threads > RANKS_MAX || times < 1) {
-        return usage();
+    while (wait(&status) > 0) {
+        failed += status != 0;
     }
+    return failed;
+}
+
+static int curve(long processes, long times)
+{
+    int failed = 0;
+    for (int n = 2; n <= processes && failed == 0; n *= 2) {
+        failed = by_processes(n, times);
+    }
+    return failed == 0 ? 0 : EXIT_KOLO;
+}
+
+static void print(const struct rank *r, bool first, bool threads)
+{
+    if (r->rank != 0) {
+        return;
+    }
+    if (first) {
+        printf("# ranks  as         create (ms)  first call (ms)  destroy of rank 0 (ms)\n");
+    }
+    printf("%7d  %-9s %12.1f %16.1f %23.1f\n", r->nranks, threads ? "threads" : "processes",
+           1e3 * (r->ready - r->begin), 1e3 * (r->called - r->ready), 1e3 * r->end);
+    (void)fflush(stdout);
+}
+
+static int time_ranks(long threads, long times)
+{
     for (long i = 0; i < times; i++) {
         struct rank r = {0};
         kolo_status status = KOLO_OK;
@@ -117,15 +170,21 @@ int main(int argc, char **argv)
         if (status != KOLO_OK) {
             return EXIT_KOLO;
         }
-        if (r.rank == 0 && i == 0) {
-            printf("# ranks  as         create (ms)  first call (ms)  destroy of rank 0 (ms)\n");
-        }
-        if (r.rank == 0) {
-            printf("%7d  %-9s %12.1f %16.1f %23.1f\n", r.nranks,
-                   threads > 0 ? "threads" : "processes", 1e3 * (r.ready - r.begin),
-                   1e3 * (r.called - r.ready), 1e3 * r.end);
-            (void)fflush(stdout);
-        }
+        print(&r, i == 0, threads > 0);
     }
     return 0;
+}
+
+int main(int argc, char **argv)
+{
+    long threads = 0, processes = 0, times = 3;
+    for (int option; (option = getopt(argc, argv, "t:c:n:")) != -1;) {
+        long *value = option == 't' ? &threads : option == 'c' ? &processes : &times;
+        *value = option == '?' ? -1 : strtol(optarg, NULL, 10);
+    }
+    if (optind != argc || threads < 0 || threads > RANKS_MAX || processes < 0 ||
+        processes > RANKS_MAX || (threads > 0 && processes > 0) || times < 1) {
+        return usage();
+    }
+    return processes > 0 ? curve(processes, times) : time_ranks(threads, times);
 }

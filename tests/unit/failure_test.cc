@@ -12,6 +12,9 @@ extern "C" {
 void kolo_failure_peer_lost(void *comm, int rank, const char *what, int error);
 void kolo_failure_peer_failed(void *comm, int rank, int32_t reason);
 bool kolo_failure_learn(kolo_comm *comm);
+kolo_status kolo_failure_end(kolo_comm *comm, kolo_status status, int rank);
+int kolo_gone_find(const kolo_comm *comm, const int *ranks, int n);
+void kolo_gone_note(kolo_comm *comm, int rank);
 }
 
 namespace
@@ -67,6 +70,19 @@ TEST_F(Failure, ListsARankWhoseConnectionSaidGoodBye)
     ASSERT_EQ(KOLO_OK, kolo_comm_failed_ranks(comm[0], ranks, kRanks, &count));
     ASSERT_EQ(1, count);
     EXPECT_EQ(3, ranks[0]);
+}
+
+/* The others were told of the verdict, and name that rank. */
+TEST_F(Failure, NamesOfSeveralRanksThatAreGoneTheOneOfTheVerdict)
+{
+    const int without_the_third[] = {2, 1, 0};
+    for (const int rank : {1, 2, 3}) {
+        kolo_gone_note(comm[0], rank);
+    }
+    EXPECT_EQ(1, kolo_gone_find(comm[0], nullptr, kRanks)) << "there is no verdict yet";
+    EXPECT_EQ(KOLO_ERR_PEER, kolo_failure_end(comm[0], KOLO_ERR_PEER, 3));
+    EXPECT_EQ(3, kolo_gone_find(comm[0], nullptr, kRanks));
+    EXPECT_EQ(0, kolo_gone_find(comm[0], without_the_third, 3)) << "it is not asked for";
 }
 
 } // namespace

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // covers: src/exec/cpu/wait.c src/core/options.c
-/* config.progress: a call that waits calls it, in its own thread, over lines and over messages. */
+/* Waits that last. config.progress: a call that waits calls it, in its own thread, over lines and over
+ * messages. Without it the wait sleeps. */
 #include <kolo/kolo.h>
+
+extern "C" {
+#include "waits_env.h"
+}
 
 #include <atomic>
 #include <gtest/gtest.h>
@@ -66,6 +71,24 @@ TEST_P(Progress, IsMadeByACallThatWaits)
     ASSERT_EQ(KOLO_OK, kolo_comm_create_local(2, &config, comm)) << kolo_error_text();
     ExpectCalls(comm, &seen); /* the first call takes the long way */
     ExpectCalls(comm, &seen);
+    for (kolo_comm *one : comm) {
+        kolo_comm_abort(one);
+    }
+    for (kolo_comm *one : comm) {
+        kolo_comm_destroy(one);
+    }
+}
+
+/* Of a process with membarrier: naps of hundreds of ranks would leave no processor to others. */
+TEST(LongWait, SleepsUntilItIsWoken)
+{
+    kolo_comm *comm[2] = {};
+    if (!kolo_test_has_membarrier()) {
+        GTEST_SKIP() << "the system denies membarrier";
+    }
+    ASSERT_EQ(KOLO_OK, kolo_comm_create_local(2, nullptr, comm)) << kolo_error_text();
+    EXPECT_TRUE(kolo_test_sleeps_until_woken(comm[0]));
+    EXPECT_TRUE(kolo_test_sleeps_until_woken(comm[1]));
     for (kolo_comm *one : comm) {
         kolo_comm_abort(one);
     }

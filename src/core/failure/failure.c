@@ -351,9 +351,10 @@ void kolo_comm_abort(struct kolo_comm *comm)
     if (comm == NULL || comm->ranks.fork_generation != kolo_fork_generation()) {
         return;
     }
-    atomic_fetch_add(&comm->failure.aborts, 1);
     kolo_error_set("kolo_comm_abort() was called");
     (void)kolo_failure_end(comm, KOLO_ERR_ABORTED, comm->ranks.rank);
+    /* Whose wait ends by this may leave at once, and others then look for the reason. */
+    atomic_fetch_add(&comm->failure.aborts, 1);
 }
 
 /* What this rank found, else what another rank told it. */

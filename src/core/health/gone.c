@@ -25,8 +25,28 @@ bool kolo_gone_is(const struct kolo_comm *c, int q)
     return atomic_load(&c->member[q].lost) || atomic_load(&c->member[q].end) != 0 || has_left(c, q);
 }
 
+/* The rank whose end is this communicator's verdict, if there is one; -1: none. */
+static int rank_of_verdict(const struct kolo_comm *c)
+{
+    struct kolo_verdict found = {.rank = -1};
+    if (atomic_load_explicit(&c->failure.error, memory_order_acquire) != KOLO_OK) {
+        found.status = c->failure.verdict.status;
+        found.rank = c->failure.verdict.rank;
+    } else if (c->health.board != NULL) {
+        (void)kolo_verdict_read(c->health.board, &found);
+    }
+    return found.status == KOLO_ERR_PEER ? found.rank : -1;
+}
+
 int kolo_gone_find(const struct kolo_comm *c, const int *ranks, int n)
 {
+    const int named = rank_of_verdict(c);
+    for (int i = 0; i < n; i++) {
+        if (named >= 0 && named != c->ranks.rank && (ranks != NULL ? ranks[i] : i) == named &&
+            kolo_gone_is(c, named)) {
+            return i; /* all ranks name this one */
+        }
+    }
     for (int i = 0; i < n; i++) {
         const int q = ranks != NULL ? ranks[i] : i;
         if (q >= 0 && q != c->ranks.rank && kolo_gone_is(c, q)) {

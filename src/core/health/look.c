@@ -179,3 +179,80 @@ bool kolo_look_at(struct kolo_comm *c)
     }
     return true;
 }
+
+/* ---- the connections that the watchdog sleeps on ---- */
+
+enum { HEAR_MS = 10 /* a busy connection is heard so often */ };
+
+static bool listens(const struct kolo_comm *c)
+{
+    return kolo_look_listens(c) && atomic_load(&c->failure.error) == KOLO_OK;
+}
+
+bool kolo_look_ears_any(const struct kolo_comm *comms)
+{
+    const struct kolo_comm *c = comms;
+    while (c != NULL && c->health.serve == NULL && !listens(c)) {
+        c = c->health.next;
+    }
+    return c != NULL;
+}
+
+static bool hear(struct kolo_comm *c)
+{
+    if (!listens(c) || pthread_mutex_trylock(&c->links.lock) != 0) {
+        return false;
+    }
+    kolo_look_listen(c);
+    pthread_mutex_unlock(&c->links.lock);
+    return kolo_failure_learn(c);
+}
+
+/* None while a call runs, which looks itself. Calls open and close links under the lock. */
+static int find_ears(struct kolo_comm *c, struct pollfd *out, int room)
+{
+    int count = 0;
+    if (!listens(c) || atomic_load(&c->queue.busy) != 0 ||
+        pthread_mutex_trylock(&c->links.lock) != 0) {
+        return 0;
+    }
+    for (int i = 0; i < c->links.nopened && count < room; i++) {
+        const struct kolo_opened *o = &c->links.opened[i];
+        const bool maps = (o->transport->caps & KOLO_CAP_MAP) != 0;
+        const int fd = maps ? -1 : o->transport->wait_fd(o->endpoint);
+        if (fd >= 0) {
+            out[count++] = (struct pollfd){.fd = fd, .events = POLLIN};
+        }
+    }
+    pthread_mutex_unlock(&c->links.lock);
+    return count;
+}
+
+void kolo_look_ears_prepare(struct kolo_comm *comms, bool heard, int left_ms, struct kolo_ears *out)
+{
+    bool is_deaf = heard;
+    for (struct kolo_comm *c = comms; c != NULL && !heard; c = c->health.next) {
+        const int found = find_ears(c, &out->on[out->count], KOLO_EARS - out->count);
+        is_deaf = is_deaf || (found == 0 && listens(c));
+        out->count += found;
+    }
+    /* A call may end meanwhile, after which nobody looks. */
+    out->ms = is_deaf && left_ms > HEAR_MS ? HEAR_MS : left_ms;
+}
+
+bool kolo_look_ears_have(const struct kolo_ears *ears, int from, int end)
+{
+    while (from < end && ears->on[from].revents == 0) {
+        from++;
+    }
+    return from < end;
+}
+
+bool kolo_look_ears_hear(struct kolo_comm *comms)
+{
+    bool changed = false;
+    for (struct kolo_comm *c = comms; c != NULL; c = c->health.next) {
+        changed = hear(c) || changed;
+    }
+    return changed;
+}

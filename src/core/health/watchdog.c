@@ -5,7 +5,8 @@
  * that process ends or becomes another program (life.h), and a pidfd, which becomes readable when
  * that process ends, whatever its forked children hold. Where both are denied the thread looks into
  * /proc instead. Ten times a second it also looks at the boards that have changed: what other
- * members found, and whether they make the same calls.
+ * members found, and whether they make the same calls. The end of a process of another host comes
+ * over a connection; while no call looks there, the thread sleeps on these, too.
  *
  * If the program closes the descriptors, the others see this process end. So its communicators with
  * others end here, too, and the thread goes on without descriptors. */
@@ -193,16 +194,6 @@ static void tell_of_process(const struct watched *p)
     }
 }
 
-static bool any_listens(void)
-{
-    const struct kolo_comm *c = watch.comms;
-    while (c != NULL && c->health.serve == NULL &&
-           (!kolo_look_listens(c) || atomic_load(&c->failure.error) != KOLO_OK)) {
-        c = c->health.next;
-    }
-    return c != NULL;
-}
-
 bool kolo_watchdog_crossed(struct kolo_comm *c, int q, bool stuck, bool warns)
 {
     struct kolo_crossed other = {.comm = NULL};
@@ -313,22 +304,34 @@ static void *run_watchdog(void *arg)
 {
     struct watcher *self = arg;
     unsigned idle = 0;
+    double look_us = 0; /* when to look next */
+    bool heard = false;
     kolo_thread_begin();
     pthread_mutex_lock(&watch.lock);
     while (!self->stop) {
         struct epoll_event event[EVENTS];
+        struct kolo_ears ears = {.count = 2};
         /* The bell is polled itself: an epoll says nothing of what was closed. */
-        struct pollfd news[] = {
-            {.fd = self->epoll >= 0 ? self->wake.heard.fd : -1, .events = POLLIN},
-            {.fd = self->epoll, .events = POLLIN}};
-        const bool often = idle < IDLE_TICKS || any_listens();
+        ears.on[0] =
+            (struct pollfd){.fd = self->epoll >= 0 ? self->wake.heard.fd : -1, .events = POLLIN};
+        ears.on[1] = (struct pollfd){.fd = self->epoll, .events = POLLIN};
+        const double left_ms = (look_us - kolo_now_us()) / 1e3;
+        kolo_look_ears_prepare(watch.comms, heard, left_ms > 0 ? (int)left_ms + 1 : 0, &ears);
         pthread_mutex_unlock(&watch.lock);
-        (void)poll(news, KOLO_LENGTH(news), often ? TICK_MS : IDLE_TICK_MS);
+        (void)poll(ears.on, (nfds_t)ears.count, ears.ms);
         pthread_mutex_lock(&watch.lock);
         check_descriptors(self);
         const int n = self->epoll >= 0 ? epoll_wait(self->epoll, event, EVENTS, 0) : 0;
         (void)kolo_bell_hush(&self->wake);
-        idle = !self->stop && look_around(event, n) ? 0 : idle + 1;
+        heard = kolo_look_ears_have(&ears, 2, ears.count);
+        if (self->stop || kolo_look_ears_have(&ears, 0, 2) || n > 0 || kolo_now_us() >= look_us) {
+            idle = !self->stop && look_around(event, n) ? 0 : idle + 1;
+            const bool often = idle < IDLE_TICKS || kolo_look_ears_any(watch.comms);
+            look_us = kolo_now_us() + (often ? TICK_MS : IDLE_TICK_MS) * 1e3;
+        } else if (kolo_look_ears_hear(watch.comms)) {
+            idle = 0;
+            look_us = 0;
+        }
     }
     pthread_mutex_unlock(&watch.lock);
     kolo_thread_end();

@@ -66,6 +66,7 @@ kolo_status kolo_region_make(struct kolo_comm *c, const struct kolo_region_calls
                                   .owner = c,
                                   .stalled = calls->stalled,
                                   .stuck_at = -1,
+                                  .membarrier = env->membarrier, /* asked before any thread */
                                   .blamed = -1};
     KOLO_TRY(make_arrays(env, (size_t)c->ranks.nranks));
     c->links.mapper = find_mapper(c);

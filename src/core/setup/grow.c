@@ -21,6 +21,24 @@ struct old_ranks {
     unsigned aborts; /* of comm, before */
 };
 
+static kolo_status find_own_abort(const struct old_ranks *old)
+{
+    return atomic_load(&old->comm->failure.aborts) != old->aborts
+               ? kolo_fail(KOLO_ERR_ABORTED, "kolo_comm_abort() was called")
+               : KOLO_OK;
+}
+
+/* Who aborts leaves soon after, and so do those that hear of it: an abort goes before all ends. */
+static kolo_status find_abort(const struct old_ranks *old)
+{
+    struct kolo_failure failure = {.size = sizeof failure};
+    KOLO_TRY(find_own_abort(old));
+    KOLO_TRY(kolo_comm_failure(old->comm, &failure));
+    return failure.status == KOLO_ERR_ABORTED
+               ? kolo_fail(KOLO_ERR_ABORTED, "the old communicator has failed: %s", failure.text)
+               : KOLO_OK;
+}
+
 static kolo_status find_gone(struct old_ranks *old)
 {
     char who[64];
@@ -38,27 +56,35 @@ static kolo_status find_gone(struct old_ranks *old)
 static kolo_status may_wait(struct kolo_meet_parent *parent, enum kolo_meet_step step)
 {
     struct old_ranks *old = (struct old_ranks *)parent;
-    if (atomic_load(&old->comm->failure.aborts) != old->aborts) {
-        return kolo_fail(KOLO_ERR_ABORTED, "kolo_comm_abort() was called");
-    }
     if (step == KOLO_MEET_COMPLETE) {
-        return KOLO_OK;
+        return find_own_abort(old);
     }
+    KOLO_TRY(find_abort(old));
     KOLO_TRY(find_gone(old));
     return kolo_comm_usable(old->comm);
 }
 
 /* The meeting has seen the end of a process and not known the rank. The kernel closes the descriptors
  * of a process some time before it reports its end. */
-static kolo_status name_gone(struct old_ranks *old)
+static void name_gone(struct old_ranks *old)
 {
-    char text[512];
-    (void)snprintf(text, sizeof text, "%s", kolo_error_text());
     for (int i = 0; i < LOOKS && find_gone(old) == KOLO_OK; i++) {
         (void)usleep(LOOK_US);
         kolo_watchdog_look();
     }
-    if (old->parent.at_fault < 0) {
+}
+
+/* Why the meeting has ended with PEER. */
+static kolo_status explain(struct old_ranks *old)
+{
+    char text[512];
+    (void)snprintf(text, sizeof text, "%s", kolo_error_text());
+    const bool is_named = old->parent.at_fault >= 0;
+    if (!is_named) {
+        name_gone(old);
+    }
+    KOLO_TRY(find_abort(old)); /* behind the loop: a rank that has left may have heard of it */
+    if (is_named || old->parent.at_fault < 0) {
         kolo_error_set(text);
     }
     return KOLO_ERR_PEER;
@@ -98,5 +124,8 @@ kolo_status kolo_comm_grow(struct kolo_comm *comm, const struct kolo_id *id, int
     meet.epoch = comm->ranks.epoch + 1;
     const kolo_status st =
         kolo_create_at(&meet, nranks, rank, false, config != NULL ? config : &as_comm, out);
-    return st == KOLO_ERR_PEER && old.parent.at_fault < 0 ? name_gone(&old) : st;
+    if (st == KOLO_ERR_PEER) {
+        KOLO_TRY(explain(&old));
+    }
+    return st;
 }
