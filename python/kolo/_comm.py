@@ -276,19 +276,14 @@ class Comm:
         return out
 
     def codec_within(self, total: float, absolute: float = 0, relative: float = 0, reduces: bool = True) -> Codec:
-        """The codec of the fewest bytes whose bound is at most `absolute`, or `relative` * total, for blocks
-        with at most this total; Codec.NONE if there is none. Sums and averages alike. See CodecBound."""
-        out = ctypes.c_int()
-        check(lib.kolo_comm_codec_within(self._open(), reduces, total, absolute, relative, ctypes.byref(out)))
+        """The codec of the fewest bytes within absolute or relative * total (see CodecBound), or NONE."""
+        check(lib.kolo_comm_codec_within(self._open(), reduces, total, absolute, relative,
+                                         ctypes.byref(out := ctypes.c_int())))
         return Codec(out.value)
 
     def all_reduce(self, send: BufferLike, recv: Optional[BufferLike] = None, op: OpLike = Op.SUM,
                    stream: StreamLike = None, codec: CodecLike = Codec.NONE) -> None:
-        """recv[i] = the reduction of all ranks' send[i]. send[n], recv[n]; recv None: in place.
-
-        With a codec, or its name, as "fp8", float32 travels compressed where that is faster, with the error
-        of codec_bound().
-        """
+        """recv[i] = the reduction of all ranks' send[i]. send[n], recv[n]; recv None: in place. See codec_bound()."""
         src = readable(send) if recv is not None else writable(send)
         dst = src if recv is None else writable(recv)
         agree(src, dst)
