@@ -6,8 +6,8 @@
  *
  * A compressed call encodes its input, moves the codes by a plan, and decodes the result. In a
  * reduction the inputs of an element are decoded, added in float32, and the sum is encoded once, by
- * one rank for all or by each rank in the same order; all ranks decode the same codes. So a number is encoded once in an all-gather and twice in
- * a reduction, whatever the number of ranks is. Only plans of which this is proved run compressed.
+ * one rank for all or by each rank in the same order; all ranks decode the same codes. So a number is
+ * encoded once in an all-gather and twice in a reduction, whatever the number of ranks is. Only plans of which this is proved run compressed.
  *
  * Encoding pays where links are slow. A call for which it does not pay goes uncompressed, by the
  * predicted times of both. KOLO_CODEC=always or never takes precedence; KOLO_DEBUG=INFO logs the
@@ -29,6 +29,9 @@ extern "C" {
  *   INT8   8-bit integers of one scale in blocks of 60 elements, 64 bytes each. An infinity or NaN
  *          makes its block NaN, so that it is never hidden; so does a sum that overflows
  *   INT4   4-bit integers of one scale in blocks of 120 elements, 64 bytes each. Else as INT8
+ *   FP8    8-bit floats (E4M3) of one scale in blocks of 60 elements, 64 bytes each. A number much
+ *          smaller than the largest of its block keeps 3 bits behind the leading one, which INT8 does
+ *          not give it; the bound, which is for the largest, is wider. Else as INT8
  *   BF16   bfloat16; blocks of 1 element. Infinities and NaNs stay
  *
  * Values are never renumbered. */
@@ -37,7 +40,8 @@ enum kolo_codec {
     KOLO_CODEC_INT8 = 1,
     KOLO_CODEC_BF16 = 2,
     KOLO_CODEC_INT4 = 3,
-    KOLO_CODECS = 4
+    KOLO_CODEC_FP8 = 4,
+    KOLO_CODECS = 5
 };
 
 /* The bound on the error of an element of a result. Let A be the largest magnitude in the element's
@@ -63,6 +67,17 @@ const char *kolo_codec_name(enum kolo_codec codec);
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_codec_bound(const struct kolo_comm *comm, enum kolo_codec codec,
                                              int reduces, struct kolo_codec_bound *out);
+
+/* The codec of the fewest bytes whose bound, for blocks of which `total` (see struct kolo_codec_bound)
+ * is at most the one given, is within an error: `absolute`, or `relative` * total, whichever is
+ * larger. 0: no error of that kind is allowed. It holds for sums, and for averages with total divided by
+ * the number of ranks. Blocks of a smaller total have at most the error `absolute`, or `relative` *
+ * their total + the bound's floor. CODEC_NONE if no codec is within. All ranks must ask alike to get the
+ * same codec. `reduces` is as for kolo_comm_codec_bound(). Errors: INVALID. */
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_comm_codec_within(const struct kolo_comm *comm, int reduces,
+                                              double total, double absolute, double relative,
+                                              enum kolo_codec *out);
 
 /* kolo_all_reduce() with a codec. send[count], recv[count]; `type` is FLOAT32, `op` SUM or AVG;
  * any type and operation if `codec` is NONE. Errors: INVALID; UNSUPPORTED (a communicator of a CUDA

@@ -11,7 +11,7 @@ Python threads run. A failure is an exception that names the rank at fault: see 
 """
 from __future__ import annotations
 
-from ._arguments import OpLike
+from ._arguments import CodecLike, OpLike
 from ._buffer import Buffer, BufferLike, SupportsDLPack, mem_alloc
 from ._comm import ANY_SOURCE, ANY_TAG, NO_COLOR, Comm, Stream, StreamLike, group
 from ._config import Config, create_id
@@ -21,7 +21,8 @@ from ._lib import PACKAGE as _PACKAGE
 from ._lib import Codec, CodecBound, Op, RecvInfo, Type, lib, loaded_from
 
 __all__ = [
-    "ANY_SOURCE", "ANY_TAG", "NO_COLOR", "AbortedError", "Buffer", "BufferLike", "Codec", "CodecBound", "Comm",
+    "ANY_SOURCE", "ANY_TAG", "NO_COLOR", "AbortedError", "Buffer", "BufferLike", "Codec", "CodecBound",
+    "CodecLike", "Comm",
     "Config", "Error", "ForkedError", "InternalError", "InvalidError", "LinkError", "MismatchError", "Op", "OpLike", "PeerError", "RecvInfo",
     "ResourceError", "Stream", "StreamLike", "SupportsDLPack", "TimedOutError", "Type", "UnsupportedError",
     "VersionError", "create_id", "group", "include_dir", "loaded_from", "mem_alloc", "version",

@@ -8,10 +8,13 @@ from typing import Any, Optional, Union
 
 from ._buffer import Buffer
 from ._errors import InvalidError
-from ._lib import Op, Type
+from ._lib import Codec, Op, Type
 
 OpLike = Union[int, str]
 """An Op, its name in any case ("sum"), or an operation of Comm.premulsum()."""
+
+CodecLike = Union[Codec, str]
+"""A Codec, or its name in any case ("fp8")."""
 
 _BOOL = int(Type.BOOL)
 
@@ -38,6 +41,16 @@ def wanted(value: Any, call: str, name: str) -> Any:
 
 _OPS = {name.lower(): int(op) for name, op in Op.__members__.items()}
 _ON_BOOL = {int(Op.SUM): int(Op.LOR), int(Op.PROD): int(Op.LAND)}
+
+
+def codec_of(codec: CodecLike) -> Codec:
+    """The codec, if it is given by its name too."""
+    if not isinstance(codec, str):
+        return Codec(codec)
+    found = Codec.__members__.get(codec.upper())
+    if found is None:
+        raise InvalidError(f"codec is {codec!r}; it must be one of {', '.join(each.name.lower() for each in Codec)}")
+    return found
 
 
 def number_of(op: OpLike, buffer: Buffer) -> int:

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Optional, Union
 
-from ._arguments import OpLike, address_of, agree, has, number_of, same_type, sizes_of, wanted
+from ._arguments import CodecLike, OpLike, address_of, agree, codec_of, has, number_of, same_type, sizes_of, wanted
 from ._buffer import Buffer, BufferLike, readable, writable
 from ._config import Config, config_of, id_of
 from ._errors import Error, InvalidError, check, error_of, failure_of
@@ -269,23 +269,26 @@ class Comm:
 
     # ---- collectives ----
 
-    def codec_bound(self, codec: Codec, reduces: bool = True) -> CodecBound:
+    def codec_bound(self, codec: CodecLike, reduces: bool = True) -> CodecBound:
         """The bound on the error of reductions with this codec; reduces False: of the all-gather."""
         out = CodecBound(size=ctypes.sizeof(CodecBound))
-        check(lib.kolo_comm_codec_bound(self._open(), codec, reduces, ctypes.byref(out)))
+        check(lib.kolo_comm_codec_bound(self._open(), codec_of(codec), reduces, ctypes.byref(out)))
         return out
 
-    def all_reduce(self, send: BufferLike, recv: Optional[BufferLike] = None, op: OpLike = Op.SUM,
-                   stream: StreamLike = None, codec: Codec = Codec.NONE) -> None:
-        """recv[i] = the reduction of all ranks' send[i]. send[n], recv[n]; recv None: in place.
+    def codec_within(self, total: float, absolute: float = 0, relative: float = 0, reduces: bool = True) -> Codec:
+        """The codec of the fewest bytes within absolute or relative * total (see CodecBound), or NONE."""
+        check(lib.kolo_comm_codec_within(self._open(), reduces, total, absolute, relative,
+                                         ctypes.byref(out := ctypes.c_int())))
+        return Codec(out.value)
 
-        With a codec float32 travels compressed where that is faster, with the error of codec_bound().
-        """
+    def all_reduce(self, send: BufferLike, recv: Optional[BufferLike] = None, op: OpLike = Op.SUM,
+                   stream: StreamLike = None, codec: CodecLike = Codec.NONE) -> None:
+        """recv[i] = the reduction of all ranks' send[i]. send[n], recv[n]; recv None: in place. See codec_bound()."""
         src = readable(send) if recv is not None else writable(send)
         dst = src if recv is None else writable(recv)
         agree(src, dst)
         self._call(lib.kolo_all_reduce_codec, stream, (src, dst), src.address, dst.address, src.count, src.type,
-                   number_of(op, src), codec)
+                   number_of(op, src), codec_of(codec))
 
     def reduce(self, send: BufferLike, recv: Optional[BufferLike] = None, op: OpLike = Op.SUM, root: int = 0,
                stream: StreamLike = None) -> None:
@@ -334,19 +337,19 @@ class Comm:
         self._call(lib.kolo_scatter, stream, (src, dst), address_of(src), dst.address, dst.count, dst.type, root)
 
     def all_gather(self, send: BufferLike, recv: BufferLike, stream: StreamLike = None,
-                   codec: Codec = Codec.NONE) -> None:
+                   codec: CodecLike = Codec.NONE) -> None:
         """On every rank: block r of recv = rank r's send. send[n], recv[size * n]. codec: as in all_reduce()."""
         src, dst = readable(send), writable(recv)
         agree(src, dst, self.size)
-        self._call(lib.kolo_all_gather_codec, stream, (src, dst), src.address, dst.address, src.count, src.type, codec)
+        self._call(lib.kolo_all_gather_codec, stream, (src, dst), src.address, dst.address, src.count, src.type, codec_of(codec))
 
     def reduce_scatter(self, send: BufferLike, recv: BufferLike, op: OpLike = Op.SUM, stream: StreamLike = None,
-                       codec: Codec = Codec.NONE) -> None:
+                       codec: CodecLike = Codec.NONE) -> None:
         """On rank r: recv = block r of the reduction of all ranks' send. send[size * n], recv[n]. codec: as there."""
         src, dst = readable(send), writable(recv)
         agree(dst, src, self.size)
         self._call(lib.kolo_reduce_scatter_codec, stream, (src, dst), src.address, dst.address, dst.count, dst.type,
-                   number_of(op, dst), codec)
+                   number_of(op, dst), codec_of(codec))
 
     def all_to_all(self, send: BufferLike, recv: Optional[BufferLike] = None, stream: StreamLike = None) -> None:
         """On rank r: block q of recv = block r of rank q's send.

@@ -62,6 +62,7 @@ class Codec(enum.IntEnum):
     INT8 = 1
     BF16 = 2
     INT4 = 3
+    FP8 = 4
 
 
 class CodecBound(ctypes.Structure):
@@ -181,6 +182,7 @@ for _name, _arguments in {
     "all_gather_codec": (*_MOVE, c_int, _COMM, _STREAM),
     "reduce_scatter_codec": (*_MOVE, c_uint32, c_int, _COMM, _STREAM),
     "comm_codec_bound": (_COMM, c_int, c_int, POINTER(CodecBound)),
+    "comm_codec_within": (_COMM, c_int, c_double, c_double, c_double, POINTER(c_int)),
     "barrier": (_COMM, _STREAM),
     "gatherv": (_BUF, c_size_t, _BUF, _COUNTS, _COUNTS, c_int, *_ROOT),
     "scatterv": (_BUF, _COUNTS, _COUNTS, _BUF, c_size_t, c_int, *_ROOT),

@@ -103,3 +103,48 @@ kolo_status kolo_comm_codec_bound(const struct kolo_comm *comm, enum kolo_codec 
     kolo_codec_bound_of(codec, encodings, reduces ? comm->ranks.nranks : 1, out);
     return KOLO_OK;
 }
+
+/* Whether the bound allows the error at this sum of magnitudes. */
+static bool is_within(const struct kolo_codec_bound *bound, double total, double absolute,
+                      double relative)
+{
+    const double allowed = relative * total > absolute ? relative * total : absolute;
+    return bound->factor * total + bound->floor <= allowed;
+}
+
+static double bytes_per_number(enum kolo_codec codec)
+{
+    return (double)kolo_codec_bytes(codec) / (double)kolo_codec_numbers(codec);
+}
+
+/* The least of a relative error is asked for where `total` is least: that of an average. */
+kolo_status kolo_comm_codec_within(const struct kolo_comm *comm, int reduces, double total,
+                                   double absolute, double relative, enum kolo_codec *out)
+{
+    struct kolo_codec_bound bound = {.size = sizeof bound};
+    enum kolo_codec best = KOLO_CODEC_NONE;
+    double least = 0;
+    if (comm == NULL || out == NULL) {
+        return kolo_fail(KOLO_ERR_INVALID, "%s is NULL", comm == NULL ? "comm" : "out");
+    }
+    if (!(total >= 0) || !(absolute >= 0) || !(relative >= 0)) {
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "total is %g, absolute %g, relative %g; none may be negative", total,
+                         absolute, relative);
+    }
+    const double share = reduces ? total / comm->ranks.nranks : total;
+    for (int i = KOLO_CODEC_NONE + 1; i < KOLO_CODECS; i++) {
+        const enum kolo_codec codec = (enum kolo_codec)i;
+        KOLO_TRY(kolo_comm_codec_bound(comm, codec, reduces, &bound));
+        const double bytes = bytes_per_number(codec);
+        const bool shorter = bytes < bytes_per_number(best) ||
+                             (bytes <= bytes_per_number(best) && bound.factor < least);
+        if (shorter && is_within(&bound, total, absolute, relative) &&
+            is_within(&bound, share, absolute, relative)) {
+            best = codec;
+            least = bound.factor;
+        }
+    }
+    *out = best;
+    return KOLO_OK;
+}

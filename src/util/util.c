@@ -245,7 +245,8 @@ const char *kolo_codec_name(enum kolo_codec codec)
     static const char *const names[] = {[KOLO_CODEC_NONE] = "none",
                                         [KOLO_CODEC_INT8] = "int8",
                                         [KOLO_CODEC_BF16] = "bf16",
-                                        [KOLO_CODEC_INT4] = "int4"};
+                                        [KOLO_CODEC_INT4] = "int4",
+                                        [KOLO_CODEC_FP8] = "fp8"};
     return (unsigned)codec < KOLO_CODECS ? names[codec] : "unknown";
 }
 

@@ -237,6 +237,46 @@ static void check_nan(enum kolo_codec codec)
     }
 }
 
+static enum kolo_codec within(int reduces, double total, double absolute, double relative)
+{
+    enum kolo_codec out = KOLO_CODECS;
+    must(kolo_comm_codec_within(comm, reduces, total, absolute, relative, &out));
+    return out;
+}
+
+static void expect_codec(enum kolo_codec have, enum kolo_codec want, const char *where)
+{
+    if (have != want) {
+        printf("%d: within %s: %s, not %s\n", rank, where, kolo_codec_name(have),
+               kolo_codec_name(want));
+        complaints++;
+    }
+}
+
+/* A codec is chosen for its own bound, and none for half of the least one. */
+static void check_within(void)
+{
+    const enum kolo_codec shortest_first[] = {KOLO_CODEC_INT4, KOLO_CODEC_INT8, KOLO_CODEC_BF16};
+    const double total = 8.0 * nranks;
+    struct kolo_codec_bound bound = {.size = sizeof bound};
+    for (int reduces = 0; reduces < 2; reduces++) {
+        for (int i = 0; i < 3; i++) {
+            const enum kolo_codec codec = shortest_first[i];
+            must(kolo_comm_codec_bound(comm, codec, reduces, &bound));
+            const double factor = bound.factor * (1 + 1e-9), error = factor * total + bound.floor;
+            expect_codec(within(reduces, total, 0, factor), codec, "a relative error");
+            expect_codec(within(reduces, total, error, 0), codec, "an absolute error");
+        }
+        expect_codec(within(reduces, total, 0, bound.factor / 2), KOLO_CODEC_NONE, "too little");
+        /* The floor is half of what is allowed at `low`, and more at a share of it. */
+        must(kolo_comm_codec_bound(comm, KOLO_CODEC_INT4, reduces, &bound));
+        const double low = 1.5 * bound.floor / bound.factor;
+        const bool has_int4 = within(reduces, low, 0, 2 * bound.factor) == KOLO_CODEC_INT4;
+        expect_codec(has_int4 ? KOLO_CODEC_INT4 : KOLO_CODEC_NONE,
+                     reduces ? KOLO_CODEC_NONE : KOLO_CODEC_INT4, "what averages allow");
+    }
+}
+
 static void expect_invalid(kolo_status st, const char *word)
 {
     if (st != KOLO_ERR_INVALID || strstr(kolo_error_text(), word) == NULL) {
@@ -257,6 +297,10 @@ static void check_refusals(void)
     expect_invalid(kolo_all_gather_codec(x, x, 2, KOLO_FLOAT32, KOLO_CODECS, comm, NULL), "codec");
     expect_invalid(kolo_comm_codec_bound(comm, KOLO_CODEC_INT8, 1, &bound), "size");
     expect_invalid(kolo_comm_codec_bound(comm, KOLO_CODECS, 1, &bound), "codec");
+    enum kolo_codec codec;
+    expect_invalid(kolo_comm_codec_within(comm, 1, 1, -1, 0, &codec), "negative");
+    expect_invalid(kolo_comm_codec_within(comm, 1, (double)NAN, 0, 0, &codec), "negative");
+    expect_invalid(kolo_comm_codec_within(comm, 1, 1, 1, 1, NULL), "out");
     const int32_t one = 1;
     int32_t sum = 0; /* no codec: any type */
     must(kolo_all_reduce_codec(&one, &sum, 1, KOLO_INT32, KOLO_SUM, KOLO_CODEC_NONE, comm, NULL));
@@ -291,6 +335,8 @@ int main(int argc, char **argv)
     check_all(argc > 2 ? argv[2] : "either");
     check_nan(KOLO_CODEC_INT8);
     check_nan(KOLO_CODEC_INT4);
+    check_nan(KOLO_CODEC_FP8);
+    check_within();
     check_refusals();
     kolo_comm_destroy(comm);
     return complaints > 0;

@@ -100,6 +100,13 @@ def test_codecs(comm):
     assert all(abs(x - y) <= moved.factor * 60 + moved.floor for x, y in zip(every, list(mine) * n)), every
     comm.reduce_scatter(every, out, op=kolo.Op.AVG, codec=kolo.Codec.BF16)
     assert all(abs(x - y) <= 1 for x, y in zip(out, mine)), out
+    for name in ("int4", "fp8"):
+        comm.all_reduce(mine, out, codec=name)
+        wide = comm.codec_bound(name)
+        assert all(abs(x - n * y) <= wide.factor * 60 * n + wide.floor for x, y in zip(out, mine)), (name, out)
+    assert comm.codec_within(60 * n, relative=1.01 * bound.factor) == codec
+    assert comm.codec_within(60 * n, absolute=0.5 * bound.factor) == kolo.Codec.NONE
+    raises(kolo.InvalidError, ["int5", "fp8"], comm.all_reduce, mine, codec="int5")
     raises(kolo.InvalidError, ["int8", "int32"], comm.all_reduce, ints(1), codec=codec)
     raises(kolo.InvalidError, ["int8", "max"], comm.all_reduce, mine, op=kolo.Op.MAX, codec=codec)
 

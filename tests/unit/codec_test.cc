@@ -30,6 +30,7 @@ using Floats = std::vector<float>;
 using Bytes = std::vector<uint8_t>;
 
 constexpr kolo_codec kIntegers[] = {KOLO_CODEC_INT8, KOLO_CODEC_INT4};
+constexpr kolo_codec kScaled[] = {KOLO_CODEC_INT8, KOLO_CODEC_INT4, KOLO_CODEC_FP8};
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 Bytes Encoded(kolo_codec codec, const Floats &x)
@@ -55,7 +56,7 @@ Floats Through(kolo_codec codec, const Floats &x)
 
 // ---- blocks of every kind ----
 
-constexpr int kKinds = 8;
+constexpr int kKinds = 10;
 
 float AnyFinite(std::mt19937_64 &random)
 {
@@ -89,6 +90,10 @@ float OfKind(int kind, size_t i, float same, std::mt19937_64 &random)
         return std::ldexp(Normal(random), -119);
     case 6: // mostly zeros of both signs
         return random() % 8 == 0 ? Normal(random) : random() % 2 == 0 ? 0.0f : -0.0f;
+    case 7: // near FP8's floor
+        return std::ldexp(Normal(random), -109);
+    case 8: // every binade of an FP8
+        return std::ldexp(Normal(random), -static_cast<int>(random() % 20));
     default: // halves of a step: ties
         return static_cast<float>(static_cast<int>(random() % 509) - 254) / 2.0f;
     }
@@ -117,14 +122,24 @@ TEST(Codec, UnitsAreAsTheHeaderSays)
     EXPECT_EQ(kolo_codec_units(KOLO_CODEC_BF16, 61), 61u);
     EXPECT_EQ(kolo_codec_bytes(KOLO_CODEC_INT8), 64u);
     EXPECT_EQ(kolo_codec_bytes(KOLO_CODEC_INT4), 64u);
+    EXPECT_EQ(kolo_codec_units(KOLO_CODEC_FP8, 61), 2u);
+    EXPECT_EQ(kolo_codec_bytes(KOLO_CODEC_FP8), 64u);
     EXPECT_EQ(kolo_codec_bytes(KOLO_CODEC_BF16), 2u);
 }
 
-class IntegerCodec : public testing::TestWithParam<kolo_codec>
+class ScaledCodec : public testing::TestWithParam<kolo_codec>
 {
   protected:
     const kolo_codec codec_ = GetParam();
     const size_t unit_ = kolo_codec_numbers(codec_);
+};
+
+INSTANTIATE_TEST_SUITE_P(Codecs, ScaledCodec, testing::ValuesIn(kScaled),
+                         [](const auto &codec) { return kolo_codec_name(codec.param); });
+
+class IntegerCodec : public ScaledCodec
+{
+  protected:
     const int most_ = codec_ == KOLO_CODEC_INT8 ? 127 : 7; // the largest code
 };
 
@@ -152,7 +167,7 @@ TEST_P(IntegerCodec, RoundsTiesToEven)
     EXPECT_EQ(out[unit_ - 1], most - 1);
 }
 
-TEST_P(IntegerCodec, BlocksDoNotTouchEachOther)
+TEST_P(ScaledCodec, BlocksDoNotTouchEachOther)
 {
     Floats x(3 * unit_, 1.0f);
     std::fill_n(x.begin() + static_cast<ptrdiff_t>(unit_), unit_, 1e30f);
@@ -162,7 +177,7 @@ TEST_P(IntegerCodec, BlocksDoNotTouchEachOther)
     EXPECT_EQ(out[2 * unit_], 1.0f);
 }
 
-TEST_P(IntegerCodec, NeverHidesWhatIsNotFinite)
+TEST_P(ScaledCodec, NeverHidesWhatIsNotFinite)
 {
     for (const float bad : {kInfinity, -kInfinity, std::nanf(""), -std::nanf("3")}) {
         for (const size_t place : {size_t{0}, size_t{13}, unit_ - 1}) {
@@ -177,7 +192,7 @@ TEST_P(IntegerCodec, NeverHidesWhatIsNotFinite)
     }
 }
 
-TEST_P(IntegerCodec, SumsThatOverflowAreNaN)
+TEST_P(ScaledCodec, SumsThatOverflowAreNaN)
 {
     const Bytes large = Encoded(codec_, Floats(unit_, 3e38f));
     const void *src[] = {large.data(), large.data()};
@@ -188,11 +203,20 @@ TEST_P(IntegerCodec, SumsThatOverflowAreNaN)
     EXPECT_EQ(sum, large) << "one source is copied";
 }
 
-TEST_P(IntegerCodec, SmallBlocksBecomeZero)
+TEST_P(ScaledCodec, SmallBlocksBecomeZero)
 {
-    const float below = std::nextafter(KOLO_CODEC_FLOOR, 0.0f);
+    const float floor = codec_ == KOLO_CODEC_FP8 ? KOLO_FP8_FLOOR : KOLO_CODEC_FLOOR;
+    const float below = std::nextafter(floor, 0.0f);
     EXPECT_EQ(Through(codec_, {below, -below, 1e-45f}), (Floats{0, 0, 0}));
-    EXPECT_NEAR(Through(codec_, {KOLO_CODEC_FLOOR})[0] / KOLO_CODEC_FLOOR, 1, 1e-6);
+    EXPECT_NEAR(Through(codec_, {floor})[0] / floor, 1, 1e-6);
+}
+
+/* With 448 as the largest, the scale is 1: the codes are the 8-bit floats themselves. */
+TEST(Codec, Fp8RoundsAsItsType)
+{
+    const Floats out =
+        Through(KOLO_CODEC_FP8, {448, 431, 432, 433, 17, 19, -21, 0.0009765625f, 0.001f, 0x1p-9f});
+    EXPECT_EQ(out, (Floats{448, 416, 448, 448, 16, 20, -20, 0, 0x1p-9f, 0x1p-9f}));
 }
 
 TEST(Codec, Bf16KeepsInfinitiesAndNaN)
@@ -234,7 +258,7 @@ bool SameBits(const Floats &a, const Floats &b)
     return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-TEST_P(IntegerCodec, AllInstructionSetsGiveTheSameBits)
+TEST_P(ScaledCodec, AllInstructionSetsGiveTheSameBits)
 {
     std::mt19937_64 random(7);
     for (int kind = 0; kind < kKinds; kind++) {
@@ -352,7 +376,7 @@ long Blocks()
     return std::getenv("KOLO_TEST_WHOLE") != nullptr ? 1000000 : 4000;
 }
 
-TEST_P(IntegerCodec, SumsKeepTheBound)
+TEST_P(ScaledCodec, SumsKeepTheBound)
 {
     ExpectBound(codec_, Blocks());
 }

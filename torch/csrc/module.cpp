@@ -234,7 +234,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
         "algo: the algorithm for each size, in the form of KOLO_ALGO, e.g. "
         "\"allreduce:0-4k:direct,4k-:ring\".\n"
         "transport: the transport, in the form of KOLO_TRANSPORT, e.g. \"shm\".\n"
-        "codec: \"int8\", \"int4\" or \"bf16\": float32 on the CPU travels compressed in all-reduce "
+        "codec: \"int8\", \"int4\", \"fp8\" or \"bf16\": float32 on the CPU travels compressed in all-reduce "
         "(sum, mean), all-gather and reduce-scatter, where that is faster.\n"
         "kolo chooses the options that are not given.")
         .def(py::init([](std::chrono::milliseconds timeout, bool deterministic, std::string algo,

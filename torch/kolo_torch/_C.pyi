@@ -10,7 +10,7 @@ class Options(Backend.Options):
     """Options of a process group, for init_process_group(pg_options=...).
 
     deterministic: every algorithm sums in rank order and rounds once. algo, transport: in the forms of
-    KOLO_ALGO and KOLO_TRANSPORT; "": kolo chooses. codec: "int8", "int4" or "bf16": float32 on the CPU travels
+    KOLO_ALGO and KOLO_TRANSPORT; "": kolo chooses. codec: "int8", "int4", "fp8" or "bf16": float32 on the CPU travels
     compressed in all-reduce (sum, mean), all-gather and reduce-scatter, where that is faster.
     """
 

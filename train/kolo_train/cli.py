@@ -40,7 +40,7 @@ def make_parser() -> argparse.ArgumentParser:
     job.add_argument("--elastic", type=_range, metavar="MIN:MAX", help=elastic)
     _offer(job, "--backend", choices=("kolo", "gloo", "nccl"))
     codec = "for kolo: how float32 travels in all-reduces, all-gathers and reduce-scatters, where that is faster"
-    _offer(job, "--codec", codec, choices=("none", "int8", "int4", "bf16"))
+    _offer(job, "--codec", codec, choices=("none", "int8", "int4", "fp8", "bf16"))
     job.add_argument("--device", choices=("cpu", "cuda"), help="device of the tensors (cuda with nccl, else cpu)")
     job.add_argument("--mesh", type=_mesh, metavar="D,P,T", help="for 3d: ranks along data, pipeline and tensor")
     _offer(job, "--expert-ranks", "for ep+dp: ranks that share the experts; 0 is half of all", type=int)

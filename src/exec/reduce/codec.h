@@ -11,15 +11,23 @@
  * below KOLO_CODEC_FLOOR: no denormal float32 occurs in the arithmetic.
  * INT4: as INT8, with 120 codes of 4 bits in the 60 bytes, and 7 for 127. The low bits of byte i are
  * the code of number i, the high bits that of number i + 60.
+ * FP8: as INT8, with floats of 8 bits (OCP 1.0, E4M3) for codes, 448 for 127, and zero below
+ * KOLO_FP8_FLOOR: the least code is 2^-9 of the scale.
  * BF16: a unit is one bfloat16, to the nearest, ties to even. NaNs stay NaN, infinities stay. */
 #ifndef KOLO_EXEC_REDUCE_CODEC_H
 #define KOLO_EXEC_REDUCE_CODEC_H
 
 #include "exec/reduce/reduce.h"
 
-/* KOLO_UNIT_BYTES: of INT8 and INT4. */
-enum { KOLO_UNIT_BYTES = 64, KOLO_INT8_UNIT_NUMBERS = 60, KOLO_INT4_UNIT_NUMBERS = 120 };
+/* KOLO_UNIT_BYTES: of INT8, INT4 and FP8. */
+enum {
+    KOLO_UNIT_BYTES = 64,
+    KOLO_INT8_UNIT_NUMBERS = 60,
+    KOLO_INT4_UNIT_NUMBERS = 120,
+    KOLO_FP8_UNIT_NUMBERS = 60
+};
 #define KOLO_CODEC_FLOOR 0x1p-118f
+#define KOLO_FP8_FLOOR   0x1p-108f
 
 /* Of a unit. */
 size_t kolo_codec_numbers(enum kolo_codec codec);

@@ -253,5 +253,6 @@ const struct kolo_kernels KERNELS = {
                [KOLO_FLOAT8_E5M2] = narrow_float8_e5m2},
     .codec = {[KOLO_CODEC_INT8] = {encode_int8, decode_int8, sum_int8_units},
               [KOLO_CODEC_BF16] = {narrow_bfloat16, widen_bfloat16, sum_bfloat16},
-              [KOLO_CODEC_INT4] = {encode_int4, decode_int4, sum_int4_units}},
+              [KOLO_CODEC_INT4] = {encode_int4, decode_int4, sum_int4_units},
+              [KOLO_CODEC_FP8] = {encode_fp8, decode_fp8, sum_fp8_units}},
 };

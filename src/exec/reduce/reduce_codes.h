@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Codecs INT8 and INT4 (codec.h). A unit has 60 bytes of codes and a scale. As many numbers as bytes
- * are a half of 64 lanes: the last 4 stand for the scale, and the arithmetic computes on them as if
- * they were codes and then drops them. A unit of INT8 is one half. One of INT4 is two, in the low and
- * the high bits of the same bytes. `halves`, which is a constant wherever it is passed, tells the two
- * codecs apart. Included by reduce_body.h alone. */
+/* Codecs INT8, INT4 and FP8 (codec.h). A unit has 60 bytes of codes and a scale. As many numbers as
+ * bytes are a half of 64 lanes: the last 4 stand for the scale, and the arithmetic computes on them
+ * as if they were codes and then drops them. A unit of INT8 or FP8 is one half. One of INT4 is two, in
+ * the low and the high bits of the same bytes. `codec` is a constant wherever it is passed. Included
+ * by reduce_body.h alone. */
 
 enum {
     HALF_NUMBERS = KOLO_INT8_UNIT_NUMBERS,
     HALF_VECTORS = KOLO_UNIT_BYTES / FLOAT_LANES,
     MAGNITUDE = 0x7fffffff
 };
-_Static_assert(KOLO_INT4_UNIT_NUMBERS == 2 * HALF_NUMBERS, "both codecs have the same bytes");
+_Static_assert(KOLO_INT4_UNIT_NUMBERS == 2 * HALF_NUMBERS, "all codecs have the same bytes");
+_Static_assert((int)KOLO_FP8_UNIT_NUMBERS == (int)HALF_NUMBERS, "all codecs have the same bytes");
 
 struct half {
     vec_float x[HALF_VECTORS];
@@ -19,9 +20,19 @@ struct unit {
     struct half half[2];
 };
 
-ALWAYS_INLINE int largest_code(unsigned halves)
+ALWAYS_INLINE unsigned halves_of(enum kolo_codec codec)
 {
-    return halves == 1 ? 127 : 7;
+    return codec == KOLO_CODEC_INT4 ? 2 : 1;
+}
+
+ALWAYS_INLINE float largest_code(enum kolo_codec codec)
+{
+    return codec == KOLO_CODEC_INT8 ? 127 : codec == KOLO_CODEC_INT4 ? 7 : 448;
+}
+
+ALWAYS_INLINE float floor_of(enum kolo_codec codec)
+{
+    return codec == KOLO_CODEC_FP8 ? KOLO_FP8_FLOOR : KOLO_CODEC_FLOOR;
 }
 
 /* ---- between memory and registers ---- */
@@ -85,20 +96,29 @@ ALWAYS_INLINE float scale_of(const uint8_t *unit)
     return scale;
 }
 
+/* Half h of a vector of codes. */
+ALWAYS_INLINE vec_float numbers_of_codes(enum kolo_codec codec, vec_byte raw, unsigned h)
+{
+    if (codec == KOLO_CODEC_FP8) {
+        return widen_lanes_float8_e4m3(raw);
+    }
+    const int bits = codec == KOLO_CODEC_INT8 ? 8 : 4;
+    const vec_int word = (vec_int)words_of_halves(halves_of_bytes(raw));
+    const vec_int code = word << (32 - bits - (int)h * bits) >> (32 - bits);
+    return __builtin_convertvector(code, vec_float);
+}
+
 /* The lanes of the scale get numbers without a meaning. */
-ALWAYS_INLINE struct unit decoded_unit(unsigned halves, const uint8_t *unit)
+ALWAYS_INLINE struct unit decoded_unit(enum kolo_codec codec, const uint8_t *unit)
 {
     struct unit u;
     const vec_float scale = (vec_float){0} + scale_of(unit);
-    const int bits = halves == 1 ? 8 : 4;
 #pragma GCC unroll 16
     for (size_t i = 0; i < HALF_VECTORS; i++) {
         vec_byte raw;
         memcpy(&raw, unit + i * FLOAT_LANES, sizeof raw);
-        const vec_int word = (vec_int)words_of_halves(halves_of_bytes(raw));
-        for (unsigned h = 0; h < halves; h++) {
-            const vec_int code = word << (32 - bits - (int)h * bits) >> (32 - bits);
-            u.half[h].x[i] = __builtin_convertvector(code, vec_float) * scale;
+        for (unsigned h = 0; h < halves_of(codec); h++) {
+            u.half[h].x[i] = numbers_of_codes(codec, raw, h) * scale;
         }
     }
     return u;
@@ -125,64 +145,75 @@ ALWAYS_INLINE int32_t largest_magnitude(unsigned halves, const struct unit *u)
 }
 
 /* Adding 1.5 * 2^23 rounds to an integer, which then is the last bits of the sum. */
-ALWAYS_INLINE void encode_numbers(unsigned halves, uint8_t *dst, const struct unit *u, float factor)
+ALWAYS_INLINE vec_word integer_codes(vec_float x)
+{
+    return (vec_word)(x + 0x1.8p23f);
+}
+
+ALWAYS_INLINE void encode_numbers(enum kolo_codec codec, uint8_t *dst, const struct unit *u,
+                                  float factor)
 {
     const vec_float by = (vec_float){0} + factor;
 #pragma GCC unroll 16
     for (size_t i = 0; i < HALF_VECTORS; i++) {
-        vec_word word = (vec_word)(u->half[0].x[i] * by + 0x1.8p23f);
-        if (halves == 2) {
-            word = (word & 0xf) | (vec_word)(u->half[1].x[i] * by + 0x1.8p23f) << 4;
+        const vec_float low = u->half[0].x[i] * by;
+        vec_byte code;
+        if (codec == KOLO_CODEC_FP8) {
+            code = narrow_lanes_float8_e4m3(low);
+        } else if (codec == KOLO_CODEC_INT8) {
+            code = bytes_of_words(integer_codes(low) & 0xff);
+        } else {
+            const vec_word high = integer_codes(u->half[1].x[i] * by) << 4;
+            code = bytes_of_words(((integer_codes(low) & 0xf) | high) & 0xff);
         }
-        const vec_byte code = bytes_of_words(word & 0xff);
         memcpy(dst + i * FLOAT_LANES, &code, sizeof code);
     }
 }
 
 /* The lanes behind the numbers are zero. */
-ALWAYS_INLINE void encode_unit(unsigned halves, uint8_t *dst, const struct unit *u)
+ALWAYS_INLINE void encode_unit(enum kolo_codec codec, uint8_t *dst, const struct unit *u)
 {
-    const int32_t bits = largest_magnitude(halves, u);
-    const float largest = of_float32((uint32_t)bits), most = (float)largest_code(halves);
-    const bool finite = bits < FLOAT_INFINITY, zero = largest < KOLO_CODEC_FLOOR;
+    const int32_t bits = largest_magnitude(halves_of(codec), u);
+    const float largest = of_float32((uint32_t)bits), most = largest_code(codec);
+    const bool finite = bits < FLOAT_INFINITY, zero = largest < floor_of(codec);
     const float scale = !finite ? of_float32(FLOAT_INFINITY | FLOAT_QUIET)
                         : zero  ? 0
                                 : largest / most;
     if (!finite || zero) {
         memset(dst, 0, HALF_NUMBERS);
     } else {
-        encode_numbers(halves, dst, u, most / largest);
+        encode_numbers(codec, dst, u, most / largest);
     }
     memcpy(dst + HALF_NUMBERS, &scale, sizeof scale);
 }
 
-ALWAYS_INLINE void encode_units(unsigned halves, void *dst, const float *src, size_t count)
+ALWAYS_INLINE void encode_units(enum kolo_codec codec, void *dst, const float *src, size_t count)
 {
-    const size_t numbers = halves * (size_t)HALF_NUMBERS;
+    const size_t numbers = halves_of(codec) * (size_t)HALF_NUMBERS;
     uint8_t *to = dst;
     size_t i = 0;
     for (; i + numbers <= count; i += numbers, to += KOLO_UNIT_BYTES) {
-        const struct unit u = unit_of_floats(halves, src + i, numbers);
-        encode_unit(halves, to, &u);
+        const struct unit u = unit_of_floats(halves_of(codec), src + i, numbers);
+        encode_unit(codec, to, &u);
     }
     if (i < count) {
-        const struct unit u = unit_of_floats(halves, src + i, count - i);
-        encode_unit(halves, to, &u);
+        const struct unit u = unit_of_floats(halves_of(codec), src + i, count - i);
+        encode_unit(codec, to, &u);
     }
 }
 
-ALWAYS_INLINE void decode_units(unsigned halves, float *dst, const void *src, size_t count)
+ALWAYS_INLINE void decode_units(enum kolo_codec codec, float *dst, const void *src, size_t count)
 {
-    const size_t numbers = halves * (size_t)HALF_NUMBERS;
+    const size_t numbers = halves_of(codec) * (size_t)HALF_NUMBERS;
     const uint8_t *from = src;
     size_t i = 0;
     for (; i + numbers <= count; i += numbers, from += KOLO_UNIT_BYTES) {
-        const struct unit u = decoded_unit(halves, from);
-        unit_to_floats(halves, dst + i, &u, numbers);
+        const struct unit u = decoded_unit(codec, from);
+        unit_to_floats(halves_of(codec), dst + i, &u, numbers);
     }
     if (i < count) {
-        const struct unit u = decoded_unit(halves, from);
-        unit_to_floats(halves, dst + i, &u, count - i);
+        const struct unit u = decoded_unit(codec, from);
+        unit_to_floats(halves_of(codec), dst + i, &u, count - i);
     }
 }
 
@@ -214,26 +245,26 @@ ALWAYS_INLINE void clear_scale_lanes(struct half *half)
     half->x[vector] = (vec_float)((vec_word)half->x[vector] & keep);
 }
 
-ALWAYS_INLINE void sum_of_unit(unsigned halves, uint8_t *dst, const void *const *src, unsigned k,
-                               size_t at, unsigned divisor)
+ALWAYS_INLINE void sum_of_unit(enum kolo_codec codec, uint8_t *dst, const void *const *src,
+                               unsigned k, size_t at, unsigned divisor)
 {
-    struct unit sum = decoded_unit(halves, (const uint8_t *)src[0] + at);
+    struct unit sum = decoded_unit(codec, (const uint8_t *)src[0] + at);
     for (unsigned q = 1; q < k; q++) {
-        const struct unit next = decoded_unit(halves, (const uint8_t *)src[q] + at);
-        for (unsigned h = 0; h < halves; h++) {
+        const struct unit next = decoded_unit(codec, (const uint8_t *)src[q] + at);
+        for (unsigned h = 0; h < halves_of(codec); h++) {
             add_half(&sum.half[h], &next.half[h]);
         }
     }
-    for (unsigned h = 0; h < halves; h++) {
+    for (unsigned h = 0; h < halves_of(codec); h++) {
         if (divisor > 1) {
             divide_half(&sum.half[h], divisor);
         }
         clear_scale_lanes(&sum.half[h]);
     }
-    encode_unit(halves, dst + at, &sum);
+    encode_unit(codec, dst + at, &sum);
 }
 
-ALWAYS_INLINE void sum_units(unsigned halves, void *dst, const void *const *src, unsigned k,
+ALWAYS_INLINE void sum_units(enum kolo_codec codec, void *dst, const void *const *src, unsigned k,
                              size_t count, unsigned divisor)
 {
     const size_t bytes = count * KOLO_UNIT_BYTES;
@@ -242,25 +273,26 @@ ALWAYS_INLINE void sum_units(unsigned halves, void *dst, const void *const *src,
         return;
     }
     for (size_t at = 0; at < bytes; at += KOLO_UNIT_BYTES) {
-        sum_of_unit(halves, dst, src, k, at, divisor);
+        sum_of_unit(codec, dst, src, k, at, divisor);
     }
 }
 
-/* ---- the kernels of the two ---- */
+/* ---- their kernels ---- */
 
-#define CODEC(name, halves)                                                                        \
+#define CODEC(name, codec)                                                                         \
     static void encode_##name(void *dst, const float *src, size_t count)                           \
     {                                                                                              \
-        encode_units(halves, dst, src, count);                                                     \
+        encode_units(codec, dst, src, count);                                                      \
     }                                                                                              \
     static void decode_##name(float *dst, const void *src, size_t count)                           \
     {                                                                                              \
-        decode_units(halves, dst, src, count);                                                     \
+        decode_units(codec, dst, src, count);                                                      \
     }                                                                                              \
     static void sum_##name##_units(void *dst, const void *const *src, unsigned k, size_t count,    \
                                    unsigned divisor)                                               \
     {                                                                                              \
-        sum_units(halves, dst, src, k, count, divisor);                                            \
+        sum_units(codec, dst, src, k, count, divisor);                                             \
     }
-CODEC(int8, 1)
-CODEC(int4, 2)
+CODEC(int8, KOLO_CODEC_INT8)
+CODEC(int4, KOLO_CODEC_INT4)
+CODEC(fp8, KOLO_CODEC_FP8)
