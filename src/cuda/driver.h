@@ -17,6 +17,8 @@ typedef struct CUctx_st *kolo_cuda_context;
 typedef struct CUstream_st *kolo_cuda_stream;
 typedef struct CUevent_st *kolo_cuda_event;
 typedef struct CUmod_st *kolo_cuda_module;
+typedef struct CUgraph_st *kolo_cuda_graph;
+typedef struct CUuserObject_st *kolo_cuda_user_object;
 typedef struct CUfunc_st *kolo_cuda_function;
 typedef unsigned long long kolo_cuda_address;
 typedef unsigned long long kolo_cuda_allocation; /* CUmemGenericAllocationHandle */
@@ -156,6 +158,14 @@ struct kolo_cuda { /* the driver's functions, under its names without cu and ver
     int (*stream_is_capturing)(kolo_cuda_stream stream, int *status);
     /* A number that no other stream of the process ever has. NULL with some drivers of CUDA 12. */
     int (*stream_get_id)(kolo_cuda_stream stream, unsigned long long *id);
+    int (*stream_get_capture_info)(kolo_cuda_stream stream, int *status, unsigned long long *id,
+                                   kolo_cuda_graph *graph, const void ***dependencies,
+                                   size_t *ndependencies);
+    int (*user_object_create)(kolo_cuda_user_object *object, void *at, void (*destroy)(void *at),
+                              unsigned references, unsigned flags);
+    int (*user_object_release)(kolo_cuda_user_object object, unsigned references);
+    int (*graph_retain_user_object)(kolo_cuda_graph graph, kolo_cuda_user_object object,
+                                    unsigned references, unsigned flags);
     int (*stream_batch_mem_op)(kolo_cuda_stream stream, unsigned count,
                                struct kolo_cuda_stream_op *ops, unsigned flags);
     int (*launch_host_func)(kolo_cuda_stream stream, void (*fn)(void *), void *arg);

@@ -1252,6 +1252,36 @@ TEST(FakeDeviceSeveral, ALostRankOrAnAbortDoesNotHoldUpTheOthers)
     }
 }
 
+// The driver lets no other call pass while one waits for room in a stream, and the proxy's thread,
+// which shall make room, needs the driver.
+TEST(FakeDeviceSeveral, ARankMayMakeMoreCallsThanAStreamHasRoomForBeforeTheOthersMakeTheirs)
+{
+    ASSERT_TRUE(gpu::IsFake()) << "KOLO_CUDA_PATH is not the driver of tests/device";
+    constexpr int kCalls = 400;
+    const Call call = {kAllReduce, KOLO_UINT32, KOLO_MAX, 10, 0};
+    const Spread data(call, 2, 1);
+    const Stream stream[2];
+    Several several(2);
+    ASSERT_TRUE(several.IsUp());
+    std::atomic<int> made = 0;
+    several.Threads([&](int r) {
+        const auto at = static_cast<size_t>(r);
+        if (r == 1) { // when rank 0 has come as far as it can
+            while (made < 128) {
+                std::this_thread::yield();
+            }
+            std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        }
+        for (int i = 0; i < kCalls; i++, made += r == 0) {
+            ASSERT_EQ(KOLO_OK, Make(call, data.in[at].Get(), data.out[at].Get(), several.comm[at],
+                                    stream[at].Get()))
+                << i << kolo_error_text();
+        }
+        stream[at].Sync();
+        EXPECT_TRUE(data.IsRight(call, r));
+    });
+}
+
 // The proxy's thread, which shall serve the call, is inside the driver.
 TEST(FakeDeviceSeveral, ALostRankOrAnAbortDoesNotHoldUpAThreadThatFreesMemory)
 {

@@ -84,6 +84,33 @@ kolo_status kolo_gpu_launch(const struct kolo_gpu *gpu, int nranks,
                            "cuLaunchKernel");
 }
 
+/* ---- graphs ---- */
+
+kolo_status kolo_gpu_at_graph_end(const struct kolo_gpu *gpu, kolo_stream stream,
+                                  void (*end)(void *arg), void *arg)
+{
+    enum { NO_DESTRUCTOR_SYNC = 1, MOVE = 1 };
+    kolo_cuda_graph graph = NULL;
+    kolo_cuda_user_object object = NULL;
+    int status = 0;
+    kolo_status st = KOLO_CUDA(
+        gpu, "cuStreamGetCaptureInfo",
+        stream_get_capture_info((kolo_cuda_stream)stream, &status, NULL, &graph, NULL, NULL));
+    st = st == KOLO_OK ? KOLO_CUDA(gpu, "cuUserObjectCreate",
+                                   user_object_create(&object, arg, end, 1, NO_DESTRUCTOR_SYNC))
+                       : st;
+    if (st != KOLO_OK) {
+        end(arg);
+        return st;
+    }
+    st =
+        KOLO_CUDA(gpu, "cuGraphRetainUserObject", graph_retain_user_object(graph, object, 1, MOVE));
+    if (st != KOLO_OK) {
+        (void)gpu->cuda->user_object_release(object, 1); /* it calls end(arg) */
+    }
+    return st;
+}
+
 /* ---- whether ranks make the same call ---- */
 
 uint64_t kolo_gpu_call_key(const struct kolo_gpu_call *call, int nranks)

@@ -61,6 +61,11 @@ void kolo_gpu_leave(const struct kolo_gpu *gpu);
 kolo_status kolo_gpu_launch(const struct kolo_gpu *gpu, int nranks,
                             const struct kolo_gpu_call *call, struct kolo_fused_launch *argument);
 
+/* Call end(arg) once when the graph that `stream` captures, its executables and all their launches
+ * are over. It must not call the driver. Errors: SYSTEM; end(arg) was called. */
+kolo_status kolo_gpu_at_graph_end(const struct kolo_gpu *gpu, kolo_stream stream,
+                                  void (*end)(void *arg), void *arg);
+
 /* A hash of everything on which the ranks must agree in a call. A v-form has `nranks` counts. */
 uint64_t kolo_gpu_call_key(const struct kolo_gpu_call *call, int nranks);
 

@@ -8,18 +8,23 @@
 #include "gpu/proxy/shared_gpu.h"
 #include "gpu/proxy/staging.h"
 
+/* Calls of a rank that are enqueued and not served, at most; not those of graphs. A call takes up to
+ * seven entries of its stream, and a stream has room for about 1024. */
+enum { KOLO_PROXY_AHEAD = 128 };
+
 struct kolo_proxy_job { /* a call of this rank, for the thread */
     struct kolo_proxy_job *next;
     struct kolo_proxy *proxy;
     struct kolo_gpu_call call;
     struct kolo_counts v;
     struct kolo_shared_gpu_offer offer; /* if ranks that share the GPU can run it */
-    _Atomic int users;                  /* who enqueues it, and the thread; not if it is captured */
+    _Atomic int users; /* who enqueues it and the thread, or `kept` and the graph */
     /* [nmessages], instead of a collective; then only call.stream is set. */
     struct kolo_message *message;
     int nmessages;
     struct kolo_proxy_job *kept; /* the next job of a graph; a graph may bring its jobs again */
     bool captured;
+    _Atomic bool ended; /* of a graph: it is not pending any more */
 };
 
 struct kolo_proxy {
@@ -41,7 +46,8 @@ struct kolo_proxy {
     struct kolo_proxy_job *kept;
 
     pthread_mutex_t lock; /* of the members below */
-    pthread_cond_t came;
+    pthread_cond_t came, room;
+    int ahead; /* calls outside of graphs that are enqueued and not served */
     struct kolo_proxy_job *first, **last;
     uint64_t served;    /* jobs */
     bool serving;       /* a job */
@@ -53,6 +59,8 @@ struct kolo_proxy {
 
 /* The function of the thread: run the jobs until `stop`. */
 void *kolo_proxy_run(void *proxy);
-void kolo_proxy_job_free(struct kolo_proxy_job *job);
+void kolo_proxy_job_leave(struct kolo_proxy_job *job);
+/* A job of a graph is not pending any more. */
+void kolo_proxy_job_end(struct kolo_proxy_job *job);
 
 #endif

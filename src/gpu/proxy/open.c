@@ -50,6 +50,7 @@ void kolo_proxy_abort(struct kolo_proxy *r)
 {
     pthread_mutex_lock(&r->lock);
     r->aborted = true;
+    pthread_cond_broadcast(&r->room);
     if (!r->releasing) {
         r->releasing = pthread_create(&r->releaser, NULL, run_releaser, r) == 0;
     }
@@ -108,10 +109,11 @@ static void proxy_free(struct kolo_proxy *r)
     while (r->kept != NULL) {
         struct kolo_proxy_job *job = r->kept;
         r->kept = job->kept;
-        kolo_proxy_job_free(job);
-        kolo_pending_end();
+        kolo_proxy_job_end(job);
+        kolo_proxy_job_leave(job);
     }
     pthread_cond_destroy(&r->came);
+    pthread_cond_destroy(&r->room);
     pthread_mutex_destroy(&r->lock);
     pthread_mutex_destroy(&r->order);
     r->destroy(r->host);
@@ -138,6 +140,7 @@ kolo_status kolo_proxy_open(const struct kolo_path_env *env, struct kolo_comm *h
     pthread_mutex_init(&r->order, NULL);
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->came, NULL);
+    pthread_cond_init(&r->room, NULL);
     kolo_status st = fuses ? kolo_shared_gpu_open(&r->shared) : KOLO_OK;
     st = st == KOLO_OK ? kolo_gpu_enter(&r->gpu) : st;
     if (st == KOLO_OK) {

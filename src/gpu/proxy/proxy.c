@@ -61,18 +61,33 @@ static struct kolo_proxy_job *next_job(struct kolo_proxy *r, bool *aborted_out)
     return job;
 }
 
-void kolo_proxy_job_free(struct kolo_proxy_job *job)
+static void job_free(struct kolo_proxy_job *job)
 {
     free(job->v.all);
     free(job->message);
     free(job);
 }
 
-static void job_leave(struct kolo_proxy_job *job)
+void kolo_proxy_job_leave(struct kolo_proxy_job *job)
 {
     if (atomic_fetch_sub(&job->users, 1) == 1) {
-        kolo_proxy_job_free(job);
+        job_free(job);
     }
+}
+
+void kolo_proxy_job_end(struct kolo_proxy_job *job)
+{
+    if (!atomic_exchange(&job->ended, true)) {
+        kolo_pending_end();
+    }
+}
+
+/* The graph of a job and all its launches are over, or the graph did not take the job. It must not
+ * call the driver. */
+static void on_graph_end(void *arg)
+{
+    kolo_proxy_job_end(arg);
+    kolo_proxy_job_leave(arg);
 }
 
 /* End the user's communicator. The ranks of `host` have the same numbers, so the failure names the
@@ -87,6 +102,15 @@ static void end_comm(struct kolo_proxy *r, kolo_status st)
     (void)kolo_failure_end(r->comm, st, known ? found.rank : -1);
 }
 
+/* A call outside of graphs is served: the rank may make another one. */
+static void note_served(struct kolo_proxy *r)
+{
+    pthread_mutex_lock(&r->lock);
+    r->ahead--;
+    pthread_cond_broadcast(&r->room);
+    pthread_mutex_unlock(&r->lock);
+}
+
 void *kolo_proxy_run(void *arg)
 {
     struct kolo_proxy *r = arg;
@@ -98,6 +122,7 @@ void *kolo_proxy_run(void *arg)
     const bool entered = st == KOLO_OK;
     for (struct kolo_proxy_job *job; (job = next_job(r, &aborted)) != NULL;) {
         bool released = false;
+        const bool captured = job->captured; /* a job of a graph may end when its stream goes on */
         st = st == KOLO_OK && !aborted ? serve_job(job, &released) : st;
         if (st != KOLO_OK && !aborted) {
             end_comm(r, st);
@@ -105,9 +130,10 @@ void *kolo_proxy_run(void *arg)
         if (!released) {
             atomic_store_explicit(r->done, 1, memory_order_release);
         }
-        if (!job->captured) {
-            job_leave(job);
+        if (!captured) {
+            kolo_proxy_job_leave(job);
             kolo_pending_end();
+            note_served(r);
         }
     }
     kolo_shared_gpu_close(&r->shared);
@@ -133,12 +159,19 @@ static void on_reached(void *arg)
 
 /* ---- enqueueing ---- */
 
-static bool is_aborted(struct kolo_proxy *r)
+/* Wait until few calls of this rank are pending, and count one more. In the driver, the call that
+ * finds a stream full waits and lets no other pass: the thread could not serve the stream.
+ * Errors: ABORTED. */
+static kolo_status take_room(struct kolo_proxy *r, bool captured)
 {
     pthread_mutex_lock(&r->lock);
+    while (!captured && !r->aborted && r->ahead >= KOLO_PROXY_AHEAD) {
+        pthread_cond_wait(&r->room, &r->lock);
+    }
     const bool aborted = r->aborted;
+    r->ahead += !captured && !aborted;
     pthread_mutex_unlock(&r->lock);
-    return aborted;
+    return aborted ? kolo_fail(KOLO_ERR_ABORTED, "the communicator was ended") : KOLO_OK;
 }
 
 kolo_status kolo_proxy_follow(struct kolo_proxy *r, kolo_stream stream)
@@ -167,40 +200,70 @@ static kolo_status prepare_offer(struct kolo_proxy *r, struct kolo_proxy_job *jo
                      thread_exchange_stream_capture_mode(&mode));
 }
 
+/* Leave the jobs whose graphs are gone. */
+static void sweep_kept(struct kolo_proxy *r)
+{
+    for (struct kolo_proxy_job **at = &r->kept; *at != NULL;) {
+        struct kolo_proxy_job *job = *at;
+        if (atomic_load(&job->ended)) {
+            *at = job->kept;
+            kolo_proxy_job_leave(job);
+        } else {
+            at = &job->kept;
+        }
+    }
+}
+
+/* A captured job ends with its graph, or with the communicator if that comes first. */
+static kolo_status give_to_graph(struct kolo_proxy *r, struct kolo_proxy_job *job)
+{
+    sweep_kept(r);
+    job->kept = r->kept;
+    r->kept = job;
+    return kolo_gpu_at_graph_end(&r->gpu, job->call.stream, on_graph_end, job);
+}
+
 static kolo_status enqueue_locked(struct kolo_proxy *r, struct kolo_proxy_job *job, bool *taken_out)
 {
     const kolo_stream stream = job->call.stream;
     struct kolo_cuda_stream_op ops[] = {
         {.kind = KOLO_CUDA_WAIT_32, .at = r->done_at, .value = 1, .flags = KOLO_CUDA_WAIT_EQUAL},
         {.kind = KOLO_CUDA_WRITE_32, .at = r->done_at, .value = 0}};
-    if (is_aborted(r)) {
-        return kolo_fail(KOLO_ERR_ABORTED, "the communicator was ended");
-    }
-    KOLO_TRY(kolo_gpu_is_capturing(&r->gpu, stream, &job->captured));
     const bool captured = job->captured;
     const bool fuses =
         job->message == NULL && job->call.args.coll != KOLO_COLL_BARRIER && can_fuse(r, job);
     KOLO_TRY(fuses ? prepare_offer(r, job) : KOLO_OK);
     KOLO_TRY(kolo_gpu_order_follow(&r->gpu, &r->calls, stream, captured));
     kolo_pending_enqueue_begin();
-    kolo_status st =
-        KOLO_CUDA(&r->gpu, "cuLaunchHostFunc", launch_host_func(stream, on_reached, job));
+    *taken_out = captured; /* the graph leaves it in any case */
+    kolo_status st = captured ? give_to_graph(r, job) : KOLO_OK;
+    st = st == KOLO_OK
+             ? KOLO_CUDA(&r->gpu, "cuLaunchHostFunc", launch_host_func(stream, on_reached, job))
+             : st;
     if (st == KOLO_OK) {
         *taken_out = true; /* the thread leaves it when it has served it */
-        if (captured) {
-            job->kept = r->kept;
-            r->kept = job;
-        }
         st = KOLO_CUDA(&r->gpu, "cuStreamBatchMemOp", stream_batch_mem_op(stream, 2, ops, 0));
         if (st == KOLO_OK && fuses && r->host->ranks.rank == 0) {
             st = kolo_shared_gpu_enqueue(&r->shared, &job->call);
         }
-    } else {
+    } else if (!captured) {
         kolo_pending_end();
     }
     kolo_pending_enqueue_end();
     KOLO_TRY(st);
     return kolo_gpu_order_note(&r->gpu, &r->calls, stream, captured);
+}
+
+static kolo_status enqueue_in_turn(struct kolo_proxy *r, struct kolo_proxy_job *job,
+                                   bool *taken_out)
+{
+    KOLO_TRY(kolo_gpu_is_capturing(&r->gpu, job->call.stream, &job->captured));
+    KOLO_TRY(take_room(r, job->captured));
+    const kolo_status st = enqueue_locked(r, job, taken_out);
+    if (!*taken_out && !job->captured) {
+        note_served(r);
+    }
+    return st;
 }
 
 /* Enqueue a job, which it takes in any case. */
@@ -210,14 +273,14 @@ static kolo_status enqueue_job(struct kolo_proxy *r, struct kolo_proxy_job *job)
     kolo_status st = kolo_gpu_enter(&r->gpu);
     if (st == KOLO_OK) {
         pthread_mutex_lock(&r->order);
-        st = enqueue_locked(r, job, &taken);
+        st = enqueue_in_turn(r, job, &taken);
         pthread_mutex_unlock(&r->order);
         kolo_gpu_leave(&r->gpu);
     }
     if (!taken) {
-        kolo_proxy_job_free(job);
+        job_free(job);
     } else if (!job->captured) {
-        job_leave(job);
+        kolo_proxy_job_leave(job);
     }
     return st;
 }
