@@ -191,8 +191,8 @@ static bool receive_sockets(struct kolo_link *link, bool asks)
         struct kolo_tcp_socket *s = &link->socket[i];
         if (s->state != KOLO_TCP_UP) {
             kolo_tcp_greet_step(s);
-        } else if (listens || s->ripe) {
-            moved = kolo_tcp_stream_read(s) || moved;
+        } else if (listens || s->ripe) { /* a turn that defers is no reason to sleep */
+            moved = kolo_tcp_stream_defers(s) || kolo_tcp_stream_read(s) || moved;
         }
     }
     return moved;
