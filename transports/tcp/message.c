@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum { PREDICTED_LEAST = 1024 };
+enum { PREDICTED_LEAST = 1024, EARLY_LEAST = 32 << 10 };
 enum { CHUNK_LEAST = 256 << 10, LONG_BYTES = 1 << 20 };
 
 /* ---- notes ---- */
@@ -225,6 +225,11 @@ void kolo_tcp_message_sent(struct kolo_link *link, const struct kolo_tcp_out *ou
 bool kolo_tcp_message_listens(const struct kolo_link *link)
 {
     return link->base.receiving > 0 || link->base.sends.first != NULL;
+}
+
+bool kolo_tcp_message_is_early(const struct kolo_tcp_socket *s)
+{
+    return s->into != NULL && s->into->req == NULL && s->left >= EARLY_LEAST && s->patience > 0;
 }
 
 bool kolo_tcp_message_expects(const struct kolo_link *link, struct iovec *out)

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 enum { FEW_BYTES = 512, PARTS = 64, BATCH_BYTES = 64 << 10, ROUNDS = 16, RUNS = 16 };
-enum { EARLY_LEAST = 32 << 10, EARLY_TURNS = 8 };
 enum { LAST_TRIES = 100, LAST_NAP_US = 100 };
 
 /* ---- sums ---- */
@@ -344,7 +343,7 @@ static bool parse_frames(struct kolo_tcp_socket *s)
         s->head += head;
         s->left = s->frame.len;
         s->at = s->frame.offset;
-        s->patience = EARLY_TURNS;
+        s->patience = KOLO_TCP_PATIENCE;
         if (!head_is_right(s) || !kolo_tcp_message_arrives(s->link, &s->frame, &s->into)) {
             return false;
         }
@@ -458,21 +457,6 @@ static bool parse_expected(struct kolo_tcp_socket *s, const struct iovec *place,
     return take_payload(s, there) && parse_frames(s);
 }
 
-/* A payload that no receive waits for. */
-static bool is_early(const struct kolo_tcp_socket *s)
-{
-    return s->into != NULL && s->into->req == NULL && s->left >= EARLY_LEAST && s->patience > 0;
-}
-
-bool kolo_tcp_stream_defers(struct kolo_tcp_socket *s)
-{
-    if (!is_early(s)) {
-        return false;
-    }
-    s->patience--;
-    return true;
-}
-
 bool kolo_tcp_stream_read(struct kolo_tcp_socket *s)
 {
     bool moved = false;
@@ -507,8 +491,7 @@ bool kolo_tcp_stream_read(struct kolo_tcp_socket *s)
         /* Fewer bytes than asked are all, for now. Their end was told with them, and is not again. */
         if (((size_t)n < asked && !s->over) || s->state != KOLO_TCP_UP) {
             return moved;
-        }
-        if (is_early(s)) {
+        } else if (kolo_tcp_message_is_early(s)) {
             break;
         }
     }

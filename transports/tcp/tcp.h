@@ -48,6 +48,7 @@ enum {
     KOLO_TCP_EAGER_SHARED = 256 << 10, /* if several sockets share the rest of a message */
     KOLO_TCP_CHUNK = 512 << 10,        /* of a long message, by one socket of several at a time */
     KOLO_TCP_QUEUE = 8,                /* frames that wait in one socket */
+    KOLO_TCP_PATIENCE = 8,             /* turns that an early payload waits for its receive */
     KOLO_TCP_STAGING = 8 << 10         /* buffer for headers and short messages */
 };
 
@@ -244,8 +245,6 @@ void kolo_tcp_greet_adopt(struct kolo_link *link);
 /* Write frames until the socket is full; whether bytes moved. */
 bool kolo_tcp_stream_write(struct kolo_tcp_socket *s);
 bool kolo_tcp_stream_read(struct kolo_tcp_socket *s);
-/* Whether the next payload waits one more turn for its receive. */
-bool kolo_tcp_stream_defers(struct kolo_tcp_socket *s);
 /* Whether a frame is written in part. */
 bool kolo_tcp_stream_is_within(const struct kolo_tcp_socket *s);
 /* Write the rest of a half written frame. False: the socket is full. */
@@ -258,6 +257,8 @@ bool kolo_tcp_stream_last(struct kolo_tcp_socket *s, enum kolo_tcp_kind kind, ui
 
 /* Whether a request waits for incoming frames. */
 bool kolo_tcp_message_listens(const struct kolo_link *link);
+/* Whether the next payload of the socket may wait for its receive. */
+bool kolo_tcp_message_is_early(const struct kolo_tcp_socket *s);
 /* The next frame for a socket with room; false: none. */
 bool kolo_tcp_message_pull(struct kolo_link *link, struct kolo_tcp_out *out);
 /* The whole frame was written. */
