@@ -56,7 +56,8 @@ static unsigned next(struct input *in)
 /* Sizes about the limits of the protocol. */
 static size_t next_size(struct input *in)
 {
-    static const size_t about[] = {0, 8, 1024, 4096, KOLO_TCP_EAGER, KOLO_TCP_EAGER + 5000};
+    static const size_t about[] = {
+        0, 8, 1024, 4096, KOLO_TCP_EAGER_SHARED, KOLO_TCP_EAGER, KOLO_TCP_EAGER + 5000};
     return about[next(in) % KOLO_LENGTH(about)] + next(in) % 4;
 }
 

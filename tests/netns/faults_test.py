@@ -6,6 +6,7 @@ usage: faults_test.py FAULTS   (the program of tests/multirank/faults.c)
 """
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -39,6 +40,50 @@ def test_death():
                       f"{nranks} ranks on {max(places) + 1} hosts, {what}: all name rank {victim}, "
                       "which was killed, within 2 s",
                       f"the last after {latest(reports, since):.0f} ms", *reports, *job.said)
+
+
+def hold(reads, writes):
+    """Bytes that sockets of the first two hosts hold from now on: least, at first, most."""
+    for host in range(2):
+        subprocess.run(HOSTS.inside(host, ["sh", "-c", f"cd /proc/sys/net/ipv4 && echo {reads} > tcp_rmem && "
+                                                       f"echo {writes} > tcp_wmem"]), check=True)
+
+
+def unsent(process):
+    """Bytes that the host of the process has not delivered."""
+    with open(f"/proc/{process.pid}/net/tcp", encoding="ascii") as file:
+        return sum(int(line.split()[4].split(":")[0], 16) for line in list(file)[1:])
+
+
+def wait_until_full(process):
+    """Wait until the process cannot send: what waits in its sockets stays the same."""
+    same, before = 0, 0
+    until = time.monotonic() + LIMIT_S
+    while same < 10 and time.monotonic() < until:
+        time.sleep(0.01)
+        now = unsent(process)
+        same = same + 1 if now == before > 0 else 0
+        before = now
+    return same == 10
+
+
+def test_death_while_sending():
+    """A rank is killed with half a message, and half an encrypted record, on its way: the other names it."""
+    hold("4096 262144 262144", "4096 262144 262144")
+    for encrypt in ("0", "1"):
+        for again in range(10 if WHOLE else 2):
+            job = start([0, 1], "large", KOLO_ENCRYPT=encrypt)
+            job.ranks[0].send_signal(signal.SIGSTOP)
+            full = wait_until_full(job.ranks[1])
+            job.ranks[1].kill()
+            job.ranks[1].wait(LIMIT_S)
+            since = time.time() * 1e3
+            job.ranks[0].send_signal(signal.SIGCONT)
+            reports = job.ends()
+            check(full and survivors_name(1, reports, since, 2000),
+                  f"KOLO_ENCRYPT={encrypt}, round {again}: rank 0 names rank 1, which was killed while it sent",
+                  f"full: {full}", *reports, *job.said)
+    hold("4096 131072 6291456", "4096 16384 4194304")
 
 
 def test_stop():

@@ -9,15 +9,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum { PREDICTED_LEAST = 1024 };
+enum { PREDICTED_LEAST = 1024, EARLY_LEAST = 32 << 10 };
 enum { CHUNK_LEAST = 256 << 10, LONG_BYTES = 1 << 20 };
 
 /* ---- notes ---- */
-
-static size_t eager_part(size_t total)
-{
-    return kolo_min(total, KOLO_TCP_EAGER);
-}
 
 static void fail_memory(struct kolo_link *link)
 {
@@ -45,7 +40,7 @@ kolo_status kolo_tcp_message_send(struct kolo_link *link, const struct kolo_byte
 /* Count a receive that has its first part: the sender may send one more message. */
 static void count_taken(struct kolo_link *link, uint8_t channel, size_t total)
 {
-    if (!kolo_carrier_take(&link->base, channel, eager_part(total))) {
+    if (!kolo_carrier_take(&link->base, channel, kolo_tcp_eager(link, total))) {
         fail_memory(link);
     }
 }
@@ -84,23 +79,32 @@ static void end_receive(struct kolo_link *link, struct kolo_carrier_message *m)
     }
 }
 
-/* Deliver a message that came early and is complete: its receive is posted now. */
-static void deliver_early(struct kolo_link *link, struct kolo_carrier_message *m)
+/* The first part of a message is here, and its receive is posted. */
+static void take_first(struct kolo_link *link, struct kolo_carrier_message *m)
 {
-    if (!m->failed) {
-        kolo_bytes_write(&m->req->data, 0, m->kept, eager_part(m->total));
-    }
-    free(m->kept);
-    m->kept = NULL;
     count_taken(link, m->channel, m->total);
     if (m->failed || m->moved == m->total) {
         end_receive(link, m);
     }
 }
 
+/* The receive of a message that came early is posted now. The rest of its bytes come straight to
+ * their place. */
+static void deliver_early(struct kolo_link *link, struct kolo_carrier_message *m)
+{
+    if (!m->failed) {
+        kolo_bytes_write(&m->req->data, 0, m->kept, m->moved);
+    }
+    free(m->kept);
+    m->kept = NULL;
+    if (m->begun) {
+        take_first(link, m);
+    }
+}
+
 static void say_ready(struct kolo_link *link, struct kolo_carrier_message *m)
 {
-    if (m->req->bytes > KOLO_TCP_EAGER) {
+    if (m->req->bytes > kolo_tcp_eager(link, m->req->bytes)) {
         m->ready = true;
         kolo_tcp_message_note(link, &(struct kolo_carrier_note){.kind = KOLO_TCP_READY,
                                                                 .channel = m->channel,
@@ -120,7 +124,7 @@ kolo_status kolo_tcp_message_recv(struct kolo_link *link, const struct kolo_byte
     }
     link->has_long = link->has_long || req->bytes >= LONG_BYTES;
     say_ready(link, m);
-    if (m->begun) {
+    if (m->kept != NULL) {
         deliver_early(link, m);
     } else if (link->expected == NULL && is_predictable(m)) {
         link->expected = m;
@@ -149,14 +153,15 @@ static size_t next_part(const struct kolo_link *link, const struct kolo_carrier_
 {
     const struct kolo_channel *c = &link->base.channel[m->channel];
     const size_t left = m->total - m->made;
-    if (!m->begun && kolo_channel_is_full(c, m, eager_part(m->total))) {
+    if (!m->begun && kolo_channel_is_full(c, m, kolo_tcp_eager(link, m->total))) {
         return SIZE_MAX;
     }
-    if (m->ready && !m->failed && m->total > KOLO_TCP_EAGER) {
+    if (m->ready && !m->failed && m->total > kolo_tcp_eager(link, m->total)) {
         const size_t share = kolo_round_up(m->total / (size_t)link->nsockets, 4096);
-        return kolo_min(left, kolo_min(kolo_max(share, CHUNK_LEAST), KOLO_TCP_CHUNK));
+        const size_t most = link->nsockets > 1 ? KOLO_TCP_CHUNK : KOLO_TCP_EAGER;
+        return kolo_min(left, kolo_min(kolo_max(share, CHUNK_LEAST), most));
     }
-    return m->begun ? SIZE_MAX : eager_part(left);
+    return m->begun ? SIZE_MAX : kolo_tcp_eager(link, left);
 }
 
 static bool pull_data(struct kolo_link *link, struct kolo_tcp_out *out)
@@ -178,7 +183,7 @@ static bool pull_data(struct kolo_link *link, struct kolo_tcp_out *out)
                                          .call = m->req->call};
     out->message = m;
     if (!m->begun) {
-        kolo_channel_begin(&link->base.channel[m->channel], m, eager_part(m->total));
+        kolo_channel_begin(&link->base.channel[m->channel], m, kolo_tcp_eager(link, m->total));
     }
     m->made += part;
     m->flying++;
@@ -222,13 +227,18 @@ bool kolo_tcp_message_listens(const struct kolo_link *link)
     return link->base.receiving > 0 || link->base.sends.first != NULL;
 }
 
+bool kolo_tcp_message_is_early(const struct kolo_tcp_socket *s)
+{
+    return s->into != NULL && s->into->req == NULL && s->left >= EARLY_LEAST && s->patience > 0;
+}
+
 bool kolo_tcp_message_expects(const struct kolo_link *link, struct iovec *out)
 {
     const struct kolo_carrier_message *m = link->expected;
     if (m == NULL) {
         return false;
     }
-    *out = (struct iovec){m->req->data.at, eager_part(m->total)};
+    *out = (struct iovec){m->req->data.at, kolo_tcp_eager(link, m->total)};
     return true;
 }
 
@@ -237,7 +247,7 @@ bool kolo_tcp_message_is_expected(const struct kolo_link *link, const struct kol
     const struct kolo_carrier_message *m = link->expected;
     return frame->kind == KOLO_TCP_DATA && frame->channel == m->channel &&
            frame->number == m->number && frame->offset == 0 && frame->total == m->total &&
-           frame->len >= eager_part(m->total);
+           frame->len >= kolo_tcp_eager(link, m->total);
 }
 
 /* A send whose receive has another length fails. Only its first part goes out, which informs the
@@ -276,7 +286,7 @@ static struct kolo_carrier_message *data_came(struct kolo_link *link,
         return NULL;
     }
     if (m == NULL) { /* only the first part may come before its receive */
-        m = frame->offset == 0 && frame->len == eager_part(frame->total)
+        m = frame->offset == 0 && frame->len == kolo_tcp_eager(link, frame->total)
                 ? kolo_carrier_keep(&link->base, frame->channel, frame->number, frame->total,
                                     frame->len + (size_t)1)
                 : NULL;
@@ -341,7 +351,7 @@ int kolo_tcp_message_room(const struct kolo_carrier_message *into, size_t at, si
                           struct iovec *out, int count)
 {
     int used = 0;
-    if (into->kept != NULL && left > 0 && at < KOLO_TCP_EAGER) {
+    if (into->kept != NULL && left > 0) {
         out[0] = (struct iovec){into->kept + at, left};
         return 1;
     }
@@ -362,10 +372,7 @@ void kolo_tcp_message_came(struct kolo_link *link, const struct kolo_tcp_frame *
     into->moved += len;
     if (whole && frame->offset == 0) {
         into->begun = true;
-        if (into->kept != NULL) {
-            if (into->req != NULL) {
-                deliver_early(link, into);
-            }
+        if (into->req == NULL) {
             return;
         }
         count_taken(link, into->channel, into->total);

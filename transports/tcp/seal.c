@@ -235,8 +235,12 @@ static ssize_t receive_record(struct kolo_seal *seal, int fd)
             }
         }
         const ssize_t n = recv(fd, seal->came + seal->in_len, want - seal->in_len, MSG_DONTWAIT);
+        if (n == 0 && seal->in_len > 0) { /* a cut, as by the death of the peer */
+            errno = ECONNRESET;
+            return -1;
+        }
         if (n <= 0) {
-            return n == 0 && seal->in_len > 0 ? refuse(seal) : n;
+            return n;
         }
         seal->in_len += (size_t)n;
     }

@@ -13,8 +13,10 @@
  * direction. After KOLO_SEAL_PERIOD records, below the limit of RFC 8446 section 5.5, both ends
  * take the next key of the direction.
  *
- * A stream that was cut between two records opens up to there. So the owner of the stream needs a
- * last word of its own, and must not take an end without it for a clean one. */
+ * A stream that was cut opens up to its last whole record. The bytes of a record that is not whole
+ * prove nothing, so a cut tells no more than that the connection ended: a peer that died while it
+ * sent looks the same. The owner of the stream needs a last word of its own, and must not take an
+ * end without it for a clean one. */
 #ifndef KOLO_TCP_SEAL_H
 #define KOLO_TCP_SEAL_H
 
@@ -71,8 +73,8 @@ static inline bool kolo_seal_holds(const struct kolo_seal *seal)
     return seal != NULL && seal->held > 0;
 }
 /* As recv() that does not wait. EBADMSG, from then on: a record is not the next one that the other
- * end sealed, or the stream ended within one. Bytes are returned only after their tag was checked.
- */
+ * end sealed. ECONNRESET, from then on: the stream ended within a record. Bytes are returned only
+ * after their tag was checked. */
 ssize_t kolo_seal_recv(struct kolo_seal *seal, int fd, void *into, size_t room);
 
 #endif

@@ -343,6 +343,7 @@ static bool parse_frames(struct kolo_tcp_socket *s)
         s->head += head;
         s->left = s->frame.len;
         s->at = s->frame.offset;
+        s->patience = KOLO_TCP_PATIENCE;
         if (!head_is_right(s) || !kolo_tcp_message_arrives(s->link, &s->frame, &s->into)) {
             return false;
         }
@@ -490,6 +491,8 @@ bool kolo_tcp_stream_read(struct kolo_tcp_socket *s)
         /* Fewer bytes than asked are all, for now. Their end was told with them, and is not again. */
         if (((size_t)n < asked && !s->over) || s->state != KOLO_TCP_UP) {
             return moved;
+        } else if (kolo_tcp_message_is_early(s)) {
+            break;
         }
     }
     s->ripe = true;

@@ -183,6 +183,14 @@ static bool send_sockets(struct kolo_link *link, bool asks)
     return moved;
 }
 
+/* Whether the socket is left unread in this turn. */
+static bool defers(struct kolo_tcp_socket *s)
+{
+    const bool early = kolo_tcp_message_is_early(s);
+    s->patience -= early;
+    return early;
+}
+
 static bool receive_sockets(struct kolo_link *link, bool asks)
 {
     const bool listens = asks && kolo_tcp_message_listens(link);
@@ -191,8 +199,8 @@ static bool receive_sockets(struct kolo_link *link, bool asks)
         struct kolo_tcp_socket *s = &link->socket[i];
         if (s->state != KOLO_TCP_UP) {
             kolo_tcp_greet_step(s);
-        } else if (listens || s->ripe) {
-            moved = kolo_tcp_stream_read(s) || moved;
+        } else if (listens || s->ripe) { /* a turn that defers is no reason to sleep */
+            moved = defers(s) || kolo_tcp_stream_read(s) || moved;
         }
     }
     return moved;

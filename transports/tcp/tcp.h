@@ -22,9 +22,12 @@
  * A frame with the first bytes of a message, READY and WORD carry the call that their sender is in,
  * so that ranks that make different calls see it.
  *
- * The first KOLO_TCP_EAGER bytes of a message go as soon as the window of carrier.h allows it,
+ * The first bytes of a message, kolo_tcp_eager(), go as soon as the window of carrier.h allows it,
  * whether or not the receive is posted. The rest waits for READY, and goes from user memory to user
- * memory. So the bytes that a receiver has to keep are bounded, and no channel delays another. */
+ * memory. So the bytes that a receiver has to keep are bounded, and no channel delays another.
+ *
+ * A payload whose receive is not posted stays in its socket for a few turns. Most receives are
+ * posted by then, and the bytes are read straight to their place. */
 #ifndef KOLO_TCP_TCP_H
 #define KOLO_TCP_TCP_H
 
@@ -41,10 +44,12 @@
 
 enum {
     KOLO_TCP_SOCKETS_MAX = 8,
-    KOLO_TCP_EAGER = 256 << 10,
-    KOLO_TCP_CHUNK = 512 << 10, /* of a long message, by one socket at a time */
-    KOLO_TCP_QUEUE = 8,         /* frames that wait in one socket */
-    KOLO_TCP_STAGING = 8 << 10  /* buffer for headers and short messages */
+    KOLO_TCP_EAGER = 1 << 20,          /* of a message, if the link has one socket */
+    KOLO_TCP_EAGER_SHARED = 256 << 10, /* if several sockets share the rest of a message */
+    KOLO_TCP_CHUNK = 512 << 10,        /* of a long message, by one socket of several at a time */
+    KOLO_TCP_QUEUE = 8,                /* frames that wait in one socket */
+    KOLO_TCP_PATIENCE = 8,             /* turns that an early payload waits for its receive */
+    KOLO_TCP_STAGING = 8 << 10         /* buffer for headers and short messages */
 };
 
 /* ---- on the wire: little-endian, no padding, no pointers ---- */
@@ -154,8 +159,9 @@ struct kolo_tcp_socket {
     /* Reading: bytes [head, tail) of staging; of the frame at hand `left` payload bytes. */
     struct kolo_tcp_frame frame;
     struct kolo_carrier_message *into;
-    size_t left, at; /* at: where in the message */
-    uint32_t sum;    /* of the payload bytes that came, if the link has sums */
+    size_t left, at;   /* at: where in the message */
+    unsigned patience; /* turns that the payload may still wait for its receive */
+    uint32_t sum;      /* of the payload bytes that came, if the link has sums */
     size_t head, tail;
     char *staging; /* [KOLO_TCP_STAGING] */
 };
@@ -192,6 +198,12 @@ struct kolo_endpoint {
     int *closing;    /* descriptors with unsent bytes */
     int nclosing, closing_cap;
 };
+
+/* Bytes of a message of `total` bytes that go before its receive is posted. */
+static inline size_t kolo_tcp_eager(const struct kolo_link *link, size_t total)
+{
+    return kolo_min(total, link->nsockets > 1 ? KOLO_TCP_EAGER_SHARED : KOLO_TCP_EAGER);
+}
 
 /* ---- socket.c ---- */
 
@@ -245,6 +257,8 @@ bool kolo_tcp_stream_last(struct kolo_tcp_socket *s, enum kolo_tcp_kind kind, ui
 
 /* Whether a request waits for incoming frames. */
 bool kolo_tcp_message_listens(const struct kolo_link *link);
+/* Whether the next payload of the socket may wait for its receive. */
+bool kolo_tcp_message_is_early(const struct kolo_tcp_socket *s);
 /* The next frame for a socket with room; false: none. */
 bool kolo_tcp_message_pull(struct kolo_link *link, struct kolo_tcp_out *out);
 /* The whole frame was written. */
