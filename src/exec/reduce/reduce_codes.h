@@ -27,7 +27,7 @@ ALWAYS_INLINE unsigned halves_of(enum kolo_codec codec)
 
 ALWAYS_INLINE float largest_code(enum kolo_codec codec)
 {
-    return codec == KOLO_CODEC_INT8 ? 127 : codec == KOLO_CODEC_INT4 ? 7 : 448;
+    return codec == KOLO_CODEC_INT8 ? 127.0f : codec == KOLO_CODEC_INT4 ? 7.0f : 448.0f;
 }
 
 ALWAYS_INLINE float floor_of(enum kolo_codec codec)
