@@ -23,16 +23,28 @@ static uint32_t head_sum(const struct kolo_tcp_frame *frame)
     return kolo_crc32c(0, frame, offsetof(struct kolo_tcp_frame, sum));
 }
 
-static void fill_sums(struct kolo_tcp_frame *frame, const struct kolo_carrier_message *message)
+/* The place of byte `at` of a frame's payload. *run: how many follow it there. */
+static char *payload_at(const struct kolo_tcp_out *out, size_t at, size_t *run)
+{
+    *run = out->frame.len - at;
+    if (out->coded != NULL) {
+        return (char *)out->coded + at;
+    }
+    size_t room = 0;
+    char *from = kolo_bytes_at(&out->message->req->data, out->frame.offset + at, &room);
+    *run = kolo_min(*run, room);
+    return from;
+}
+
+static void fill_sums(struct kolo_tcp_out *out)
 {
     size_t run = 0;
-    frame->payload_sum = 0;
-    for (size_t at = 0; message != NULL && at < frame->len; at += run) {
-        const char *from = kolo_bytes_at(&message->req->data, frame->offset + at, &run);
-        run = kolo_min(run, frame->len - at);
-        frame->payload_sum = kolo_crc32c(frame->payload_sum, from, run);
+    out->frame.payload_sum = 0;
+    for (size_t at = 0; out->message != NULL && at < out->frame.len; at += run) {
+        const char *from = payload_at(out, at, &run);
+        out->frame.payload_sum = kolo_crc32c(out->frame.payload_sum, from, run);
     }
-    frame->sum = head_sum(frame);
+    out->frame.sum = head_sum(&out->frame);
 }
 
 /* Fail the link for a wrong sum. The text names the message if the sum of the header is right. */
@@ -66,18 +78,35 @@ static bool head_is_right(struct kolo_tcp_socket *s)
     return true;
 }
 
+/* The place of arriving payload bytes, `done` bytes behind those that have come: as
+ * kolo_tcp_message_room(). */
+static int payload_room(const struct kolo_tcp_socket *s, size_t done, size_t left,
+                        struct iovec *out, int count)
+{
+    if (!s->decodes) {
+        return kolo_tcp_message_room(s->into, s->at + done, left, out, count);
+    }
+    out[0] = (struct iovec){s->coded + s->at + done, left};
+    return left > 0;
+}
+
+static bool is_within_payload(const struct kolo_tcp_socket *s)
+{
+    return s->into != NULL || s->decodes;
+}
+
 /* Check the sum of `len` more payload bytes, which are in place; `whole`: they are the last ones.
  * The bytes of a message whose receive has another length are not in place. */
 static bool payload_is_right(struct kolo_tcp_socket *s, size_t len, bool whole)
 {
     struct iovec run;
     for (size_t done = 0; done < len; done += run.iov_len) {
-        if (kolo_tcp_message_room(s->into, s->at + done, len - done, &run, 1) == 0) {
+        if (payload_room(s, done, len - done, &run, 1) == 0) {
             return true;
         }
         s->sum = kolo_crc32c(s->sum, run.iov_base, run.iov_len);
     }
-    if (whole && !s->into->failed && s->sum != s->frame.payload_sum) {
+    if (whole && (s->decodes || !s->into->failed) && s->sum != s->frame.payload_sum) {
         fail_sum(s, false);
         return false;
     }
@@ -92,15 +121,22 @@ static struct kolo_tcp_out *out_at(struct kolo_tcp_socket *s, int i)
 }
 
 /* The next frame to write, with its sums. */
-static bool pull_frame(struct kolo_link *link, struct kolo_tcp_out *out)
+static bool pull_frame(struct kolo_tcp_socket *s, struct kolo_tcp_out *out)
 {
-    if (!kolo_tcp_message_pull(link, out)) {
+    if (!kolo_tcp_message_pull(s->link, out)) {
         return false;
     }
-    if (link->sums) {
-        fill_sums(&out->frame, out->message);
+    kolo_tcp_lossless_encode(s, out);
+    if (s->link->sums) {
+        fill_sums(out);
     }
     return true;
+}
+
+/* A socket has one buffer for coded bytes, so that a coded frame is the last one in the ring. */
+static bool takes_frame(struct kolo_tcp_socket *s)
+{
+    return s->count == 0 || (s->count < KOLO_TCP_QUEUE && out_at(s, s->count - 1)->coded == NULL);
 }
 
 /* Pull frames until they make one batch. */
@@ -110,8 +146,7 @@ static void fill_batch(struct kolo_tcp_socket *s)
     for (int i = 0; i < s->count; i++) {
         bytes += out_at(s, i)->frame.len;
     }
-    while (s->count < KOLO_TCP_QUEUE && bytes < BATCH_BYTES &&
-           pull_frame(s->link, out_at(s, s->count))) {
+    while (bytes < BATCH_BYTES && takes_frame(s) && pull_frame(s, out_at(s, s->count))) {
         bytes += out_at(s, s->count)->frame.len;
         s->count++;
     }
@@ -129,8 +164,7 @@ static int add_parts(struct kolo_tcp_out *out, size_t head, struct iovec *part, 
     at -= head;
     while (out->message != NULL && at < out->frame.len && used < room) {
         size_t run = 0;
-        char *from = kolo_bytes_at(&out->message->req->data, out->frame.offset + at, &run);
-        run = kolo_min(run, out->frame.len - at);
+        char *from = payload_at(out, at, &run);
         part[used++] = (struct iovec){from, run};
         at += run;
     }
@@ -240,7 +274,7 @@ static void add_last(const struct kolo_tcp_socket *s, struct kolo_tcp_frame *fra
                      size_t *len)
 {
     frame->magic = KOLO_TCP_FRAME_MAGIC;
-    fill_sums(frame, NULL);
+    frame->sum = head_sum(frame);
     memcpy(bytes + *len, frame, s->link->head);
     *len += s->link->head;
 }
@@ -298,6 +332,9 @@ static bool take_payload(struct kolo_tcp_socket *s, size_t len)
     }
     s->left -= len;
     s->at += len;
+    if (s->decodes) {
+        return s->left > 0 || kolo_tcp_lossless_deliver(s);
+    }
     if (s->left == 0) {
         s->into = NULL;
     }
@@ -312,7 +349,7 @@ static bool unpack_payload(struct kolo_tcp_socket *s)
     size_t done = 0;
     while (done < part) {
         struct iovec to;
-        if (kolo_tcp_message_room(s->into, s->at + done, part - done, &to, 1) == 0) {
+        if (payload_room(s, done, part - done, &to, 1) == 0) {
             break;
         }
         memcpy(to.iov_base, s->staging + s->head + done, to.iov_len);
@@ -322,12 +359,24 @@ static bool unpack_payload(struct kolo_tcp_socket *s)
     return take_payload(s, part);
 }
 
+/* The header in s->frame came: find the place of its payload. */
+static bool take_head(struct kolo_tcp_socket *s)
+{
+    s->left = s->frame.len;
+    s->at = s->frame.offset;
+    if (!head_is_right(s)) {
+        return false;
+    }
+    return s->frame.kind == KOLO_TCP_CODED ? kolo_tcp_lossless_begin(s)
+                                           : kolo_tcp_message_arrives(s->link, &s->frame, &s->into);
+}
+
 /* Parse the frames in the staging buffer, complete or begun. False: a frame is invalid. */
 static bool parse_frames(struct kolo_tcp_socket *s)
 {
     const size_t head = s->link->head;
-    while (s->head < s->tail || s->into != NULL) {
-        if (s->into != NULL) {
+    while (s->head < s->tail || is_within_payload(s)) {
+        if (is_within_payload(s)) {
             if (s->head == s->tail && s->left > 0) {
                 break;
             }
@@ -341,9 +390,7 @@ static bool parse_frames(struct kolo_tcp_socket *s)
         }
         memcpy(&s->frame, s->staging + s->head, head);
         s->head += head;
-        s->left = s->frame.len;
-        s->at = s->frame.offset;
-        if (!head_is_right(s) || !kolo_tcp_message_arrives(s->link, &s->frame, &s->into)) {
+        if (!take_head(s)) {
             return false;
         }
     }
@@ -376,8 +423,8 @@ static ssize_t receive_bytes(struct kolo_tcp_socket *s, size_t *direct, size_t *
 {
     struct iovec part[RUNS + 1];
     int nparts = 0;
-    if (s->into != NULL && s->left > 0) {
-        nparts = kolo_tcp_message_room(s->into, s->at, s->left, part, RUNS);
+    if (is_within_payload(s) && s->left > 0) {
+        nparts = payload_room(s, 0, s->left, part, RUNS);
     }
     *direct = 0;
     for (int i = 0; i < nparts; i++) {
@@ -463,8 +510,8 @@ bool kolo_tcp_stream_read(struct kolo_tcp_socket *s)
         struct iovec place;
         size_t direct = 0;
         size_t asked = 0;
-        const bool guesses = s->into == NULL && s->tail == 0 && s->seal == NULL &&
-                             kolo_tcp_message_expects(s->link, &place);
+        const bool guesses = !is_within_payload(s) && s->tail == 0 && s->seal == NULL &&
+                             !s->link->decodes && kolo_tcp_message_expects(s->link, &place);
         const ssize_t n =
             guesses ? receive_expected(s, &place, &asked) : receive_bytes(s, &direct, &asked);
         if (n < 0 && errno == EINTR) {
