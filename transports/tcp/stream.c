@@ -5,113 +5,14 @@
  * one recv() reads a header and a short payload into a staging buffer. The rest of a longer payload
  * is read straight to its place, and the next header behind it in the same call. */
 #include "transports/tcp/tcp.h"
-#include "util/crc.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 enum { FEW_BYTES = 512, PARTS = 64, BATCH_BYTES = 64 << 10, ROUNDS = 16, RUNS = 16 };
 enum { LAST_TRIES = 100, LAST_NAP_US = 100 };
-
-/* ---- sums ---- */
-
-static uint32_t head_sum(const struct kolo_tcp_frame *frame)
-{
-    return kolo_crc32c(0, frame, offsetof(struct kolo_tcp_frame, sum));
-}
-
-/* The place of byte `at` of a frame's payload. *run: how many follow it there. */
-static char *payload_at(const struct kolo_tcp_out *out, size_t at, size_t *run)
-{
-    *run = out->frame.len - at;
-    if (out->coded != NULL) {
-        return (char *)out->coded + at;
-    }
-    size_t room = 0;
-    char *from = kolo_bytes_at(&out->message->req->data, out->frame.offset + at, &room);
-    *run = kolo_min(*run, room);
-    return from;
-}
-
-static void fill_sums(struct kolo_tcp_out *out)
-{
-    size_t run = 0;
-    out->frame.payload_sum = 0;
-    for (size_t at = 0; out->message != NULL && at < out->frame.len; at += run) {
-        const char *from = payload_at(out, at, &run);
-        out->frame.payload_sum = kolo_crc32c(out->frame.payload_sum, from, run);
-    }
-    out->frame.sum = head_sum(&out->frame);
-}
-
-/* Fail the link for a wrong sum. The text names the message if the sum of the header is right. */
-static void fail_sum(struct kolo_tcp_socket *s, bool head)
-{
-    const struct kolo_tcp_frame *f = &s->frame;
-    char what[200];
-    if (head) {
-        (void)snprintf(what, sizeof what,
-                       "sent the header of a frame with a wrong checksum, by connection %d",
-                       s->index);
-    } else {
-        (void)snprintf(
-            what, sizeof what,
-            "sent a frame with a wrong checksum, by connection %d: message %u of channel "
-            "%u, bytes %llu to %llu of %llu",
-            s->index, f->number, f->channel, (unsigned long long)f->offset,
-            (unsigned long long)(f->offset + f->len), (unsigned long long)f->total);
-    }
-    kolo_tcp_fail(s->link, what, EBADMSG);
-}
-
-/* The header in s->frame came. */
-static bool head_is_right(struct kolo_tcp_socket *s)
-{
-    if (s->link->sums && head_sum(&s->frame) != s->frame.sum) {
-        fail_sum(s, true);
-        return false;
-    }
-    s->sum = 0;
-    return true;
-}
-
-/* The place of arriving payload bytes, `done` bytes behind those that have come: as
- * kolo_tcp_message_room(). */
-static int payload_room(const struct kolo_tcp_socket *s, size_t done, size_t left,
-                        struct iovec *out, int count)
-{
-    if (!s->decodes) {
-        return kolo_tcp_message_room(s->into, s->at + done, left, out, count);
-    }
-    out[0] = (struct iovec){s->coded + s->at + done, left};
-    return left > 0;
-}
-
-static bool is_within_payload(const struct kolo_tcp_socket *s)
-{
-    return s->into != NULL || s->decodes;
-}
-
-/* Check the sum of `len` more payload bytes, which are in place; `whole`: they are the last ones.
- * The bytes of a message whose receive has another length are not in place. */
-static bool payload_is_right(struct kolo_tcp_socket *s, size_t len, bool whole)
-{
-    struct iovec run;
-    for (size_t done = 0; done < len; done += run.iov_len) {
-        if (payload_room(s, done, len - done, &run, 1) == 0) {
-            return true;
-        }
-        s->sum = kolo_crc32c(s->sum, run.iov_base, run.iov_len);
-    }
-    if (whole && (s->decodes || !s->into->failed) && s->sum != s->frame.payload_sum) {
-        fail_sum(s, false);
-        return false;
-    }
-    return true;
-}
 
 /* ---- out ---- */
 
@@ -128,7 +29,7 @@ static bool pull_frame(struct kolo_tcp_socket *s, struct kolo_tcp_out *out)
     }
     kolo_tcp_lossless_encode(s, out);
     if (s->link->sums) {
-        fill_sums(out);
+        kolo_tcp_fill_sums(out);
     }
     return true;
 }
@@ -164,7 +65,7 @@ static int add_parts(struct kolo_tcp_out *out, size_t head, struct iovec *part, 
     at -= head;
     while (out->message != NULL && at < out->frame.len && used < room) {
         size_t run = 0;
-        char *from = payload_at(out, at, &run);
+        char *from = kolo_tcp_payload_at(out, at, &run);
         part[used++] = (struct iovec){from, run};
         at += run;
     }
@@ -274,7 +175,7 @@ static void add_last(const struct kolo_tcp_socket *s, struct kolo_tcp_frame *fra
                      size_t *len)
 {
     frame->magic = KOLO_TCP_FRAME_MAGIC;
-    frame->sum = head_sum(frame);
+    frame->sum = kolo_tcp_head_sum(frame);
     memcpy(bytes + *len, frame, s->link->head);
     *len += s->link->head;
 }
@@ -327,7 +228,7 @@ bool kolo_tcp_stream_last(struct kolo_tcp_socket *s, enum kolo_tcp_kind kind, ui
 static bool take_payload(struct kolo_tcp_socket *s, size_t len)
 {
     struct kolo_carrier_message *into = s->into;
-    if (s->link->sums && !payload_is_right(s, len, s->left == len)) {
+    if (s->link->sums && !kolo_tcp_payload_is_right(s, len, s->left == len)) {
         return false;
     }
     s->left -= len;
@@ -349,7 +250,7 @@ static bool unpack_payload(struct kolo_tcp_socket *s)
     size_t done = 0;
     while (done < part) {
         struct iovec to;
-        if (payload_room(s, done, part - done, &to, 1) == 0) {
+        if (kolo_tcp_payload_room(s, done, part - done, &to, 1) == 0) {
             break;
         }
         memcpy(to.iov_base, s->staging + s->head + done, to.iov_len);
@@ -364,7 +265,7 @@ static bool take_head(struct kolo_tcp_socket *s)
 {
     s->left = s->frame.len;
     s->at = s->frame.offset;
-    if (!head_is_right(s)) {
+    if (!kolo_tcp_head_is_right(s)) {
         return false;
     }
     return s->frame.kind == KOLO_TCP_CODED ? kolo_tcp_lossless_begin(s)
@@ -375,8 +276,8 @@ static bool take_head(struct kolo_tcp_socket *s)
 static bool parse_frames(struct kolo_tcp_socket *s)
 {
     const size_t head = s->link->head;
-    while (s->head < s->tail || is_within_payload(s)) {
-        if (is_within_payload(s)) {
+    while (s->head < s->tail || kolo_tcp_is_within_payload(s)) {
+        if (kolo_tcp_is_within_payload(s)) {
             if (s->head == s->tail && s->left > 0) {
                 break;
             }
@@ -423,8 +324,8 @@ static ssize_t receive_bytes(struct kolo_tcp_socket *s, size_t *direct, size_t *
 {
     struct iovec part[RUNS + 1];
     int nparts = 0;
-    if (is_within_payload(s) && s->left > 0) {
-        nparts = payload_room(s, 0, s->left, part, RUNS);
+    if (kolo_tcp_is_within_payload(s) && s->left > 0) {
+        nparts = kolo_tcp_payload_room(s, 0, s->left, part, RUNS);
     }
     *direct = 0;
     for (int i = 0; i < nparts; i++) {
@@ -492,7 +393,7 @@ static bool parse_expected(struct kolo_tcp_socket *s, const struct iovec *place,
     if (!kolo_tcp_message_is_expected(s->link, &s->frame)) {
         return parse_elsewhere(s, place, bytes);
     }
-    if (!head_is_right(s) || !kolo_tcp_message_arrives(s->link, &s->frame, &s->into)) {
+    if (!kolo_tcp_head_is_right(s) || !kolo_tcp_message_arrives(s->link, &s->frame, &s->into)) {
         return false;
     }
     const size_t there = kolo_min(bytes - head, place->iov_len);
@@ -510,7 +411,7 @@ bool kolo_tcp_stream_read(struct kolo_tcp_socket *s)
         struct iovec place;
         size_t direct = 0;
         size_t asked = 0;
-        const bool guesses = !is_within_payload(s) && s->tail == 0 && s->seal == NULL &&
+        const bool guesses = !kolo_tcp_is_within_payload(s) && s->tail == 0 && s->seal == NULL &&
                              !s->link->decodes && kolo_tcp_message_expects(s->link, &place);
         const ssize_t n =
             guesses ? receive_expected(s, &place, &asked) : receive_bytes(s, &direct, &asked);

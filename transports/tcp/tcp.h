@@ -5,6 +5,7 @@
  *   greet.c    how two ranks prove to each other who they are
  *   stream.c   bytes of frames into and out of sockets
  *   lossless.c payloads of floats in fewer bytes
+ *   payload.c  where payloads are, and their sums
  *   message.c  sends and receives: which frame goes next, and where arriving bytes belong
  *   farewell.c how a link ends: its last frame, and the delivery of the written bytes
  *   tcp.c      the endpoint, its links, progress
@@ -281,6 +282,25 @@ void kolo_tcp_lossless_encode(struct kolo_tcp_socket *s, struct kolo_tcp_out *ou
 bool kolo_tcp_lossless_begin(struct kolo_tcp_socket *s);
 /* The payload is in s->coded: the message gets what is in it. False: the frame is invalid. */
 bool kolo_tcp_lossless_deliver(struct kolo_tcp_socket *s);
+
+/* ---- payload.c ---- */
+
+/* The place of byte `at` of an outgoing frame's payload. *run: how many follow it there. */
+char *kolo_tcp_payload_at(const struct kolo_tcp_out *out, size_t at, size_t *run);
+/* The sum of a header: all members before `sum`. */
+uint32_t kolo_tcp_head_sum(const struct kolo_tcp_frame *frame);
+void kolo_tcp_fill_sums(struct kolo_tcp_out *out);
+/* The header in s->frame came. False: its sum is wrong, and the link has failed. */
+bool kolo_tcp_head_is_right(struct kolo_tcp_socket *s);
+/* Whether payload of the frame at hand is missing. */
+bool kolo_tcp_is_within_payload(const struct kolo_tcp_socket *s);
+/* The place of arriving payload bytes, `done` bytes behind those that have come: as
+ * kolo_tcp_message_room(). */
+int kolo_tcp_payload_room(const struct kolo_tcp_socket *s, size_t done, size_t left,
+                          struct iovec *out, int count);
+/* Check the sum of `len` more payload bytes, which are in place; `whole`: they are the last ones.
+ * The bytes of a message whose receive has another length are not in place. */
+bool kolo_tcp_payload_is_right(struct kolo_tcp_socket *s, size_t len, bool whole);
 
 /* ---- message.c ---- */
 
