@@ -307,6 +307,9 @@ struct kolo_req {
      * anything there. 0: the buffer keeps its bytes until the message comes, because they may still
      * be sent from there. */
     uint32_t exclusive;
+    /* send: 2 if the bytes are bfloat16, 4 if float32, else 0. A transport may use it to send them in
+     * fewer bytes. */
+    uint32_t float_bytes;
     /* The call that the message belongs to. A transport may send it with the message. Then it
      * stores the sender's call in the request of a receive before the request ends. If a send ends
      * with MISMATCH, it stores the receiver's call in the request of the send before that. */

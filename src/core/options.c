@@ -43,18 +43,10 @@ static kolo_status choose_codecs(enum kolo_codec_rule *out)
     static const char *const words[] = {[KOLO_CODEC_BY_PRICE] = "price",
                                         [KOLO_CODEC_ALWAYS] = "always",
                                         [KOLO_CODEC_NEVER] = "never"};
-    const char *text = kolo_env("KOLO_CODEC");
-    *out = KOLO_CODEC_BY_PRICE;
-    for (int i = 0; text != NULL && i < (int)KOLO_LENGTH(words); i++) {
-        if (strcmp(text, words[i]) == 0) {
-            *out = (enum kolo_codec_rule)i;
-            return KOLO_OK;
-        }
-    }
-    return text == NULL
-               ? KOLO_OK
-               : kolo_fail(KOLO_ERR_INVALID,
-                           "KOLO_CODEC is \"%s\"; it must be price, always or never", text);
+    int rule = KOLO_CODEC_BY_PRICE;
+    KOLO_TRY(kolo_env_word("KOLO_CODEC", words, (int)KOLO_LENGTH(words), &rule));
+    *out = (enum kolo_codec_rule)rule;
+    return KOLO_OK;
 }
 
 static kolo_status check_config(const struct kolo_comm *c)

@@ -111,6 +111,26 @@ kolo_status kolo_env_int(const char *name, long low, long high, long otherwise, 
     return KOLO_OK;
 }
 
+kolo_status kolo_env_word(const char *name, const char *const *words, int count, int *out)
+{
+    const char *text = kolo_env(name);
+    struct kolo_text all = {0};
+    for (int i = 0; text != NULL && i < count; i++) {
+        if (strcmp(text, words[i]) == 0) {
+            *out = i;
+            kolo_text_free(&all);
+            return KOLO_OK;
+        }
+        kolo_text_add(&all, "%s%s", i == 0 ? "" : i < count - 1 ? ", " : " or ", words[i]);
+    }
+    const kolo_status st = text == NULL
+                               ? KOLO_OK
+                               : kolo_fail(KOLO_ERR_INVALID, "%s is \"%.40s\"; it must be %s", name,
+                                           text, all.chars != NULL ? all.chars : "another word");
+    kolo_text_free(&all);
+    return st;
+}
+
 bool kolo_parse_bytes(const char *text, size_t *out)
 {
     static const char suffixes[] = "kmgt";

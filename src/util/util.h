@@ -162,6 +162,9 @@ const char *kolo_env(const char *name);
 /* The variable's value as a whole number; `otherwise` if it is unset or empty. Errors: INVALID (it
  * is no number within [low, high]). */
 kolo_status kolo_env_int(const char *name, long low, long high, long otherwise, long *out);
+/* The variable's value, one of words[count]: *out gets its place in them, and stays as it is if the
+ * variable is unset or empty. Errors: INVALID (it is another word). */
+kolo_status kolo_env_word(const char *name, const char *const *words, int count, int *out);
 /* FNV-1a over bytes; chain by passing the previous hash (start from 0). */
 uint64_t kolo_hash(uint64_t seed, const void *bytes, size_t len);
 

@@ -48,6 +48,53 @@ TEST_P(Messages, OfAnySizeArriveWhole)
     }
 }
 
+/* Numbers of one scale, as gradients are: a transport may send them in fewer bytes. */
+Bytes Floats(uint32_t float_bytes, size_t bytes)
+{
+    const Bytes noise = Pattern(bytes, 7);
+    Bytes out(bytes, 0);
+    for (size_t at = 0; at < bytes; at++) {
+        const bool top = at % float_bytes == float_bytes - 1;
+        out[at] = top ? (unsigned char)(0x3a | (noise[at] & 0x81)) : noise[at];
+    }
+    return out;
+}
+
+TEST_P(Messages, OfFloatsArriveWholeInAnyPlaces)
+{
+    World world(GetParam(), 2);
+    for (uint32_t float_bytes : {uint32_t{2}, uint32_t{4}}) {
+        for (size_t bytes : {size_t{65536}, size_t{(256 << 10) + 2}, size_t{(1 << 20) + 3}}) {
+            for (int way = 0; way < 3; way++) {
+                SCOPED_TRACE(testing::Message() << bytes << " " << way);
+                const size_t run = way == 2 ? 1000 : bytes, gap = way == 2 ? 3 : 0;
+                const size_t runs = (bytes + run - 1) / run;
+                Bytes sent = Floats(float_bytes, runs * run);
+                Bytes came(runs * (run + gap) + 1, 0), packed;
+                kolo_req send{}, recv;
+                send.channel = 3;
+                send.float_bytes = float_bytes;
+                const kolo_bytes to = {&came[1], run, runs, run + gap}; /* no float is aligned */
+                const kolo_bytes from = Flat(sent.data(), sent.size());
+                if (way == 1) { /* the first part comes before its receive */
+                    ASSERT_EQ(KOLO_OK, world.SendAs(0, 1, from, send));
+                    world.Settle();
+                    ASSERT_EQ(KOLO_OK, world.Recv(1, 0, 3, to, recv));
+                } else {
+                    ASSERT_EQ(KOLO_OK, world.Recv(1, 0, 3, to, recv));
+                    ASSERT_EQ(KOLO_OK, world.SendAs(0, 1, from, send));
+                }
+                ASSERT_TRUE(world.Finish({&send, &recv}));
+                for (size_t i = 0; i < runs; i++) {
+                    const auto begin = came.begin() + 1 + (ptrdiff_t)(i * (run + gap));
+                    packed.insert(packed.end(), begin, begin + (ptrdiff_t)run);
+                }
+                EXPECT_EQ(sent, packed);
+            }
+        }
+    }
+}
+
 TEST_P(Messages, AnEmptyOneIsNotReceivedBeforeItIsSent)
 {
     World world(GetParam(), 2);

@@ -3,7 +3,7 @@
 /* Frames of the tcp transport, as a peer that has proved itself may send them: a link whose socket
  * is one end of a pair, receives and sends that are posted between the bytes that come.
  *
- * Input: 1 byte of flags (1 sums, 2 sums made right), then orders: what (2 bits), channel (2), then
+ * Input: 1 byte of flags (1 sums, 2 sums made right, 4 both ends code), then orders: what (2 bits), channel (2), then
  * by what: 0 bytes that come (a length, and they; by channel 3 many more behind them), 1 post a
  * receive, 2 post a send (a size each), 3 look at what came. Buffers have just their length, so
  * that a byte beyond is seen. */
@@ -88,6 +88,10 @@ static void begin(struct play *p, unsigned flags)
     kolo_carrier_join(&p->link->base, &p->ep.all, p->link, &(struct kolo_peer){.rank = 1});
     p->link->nsockets = 1;
     p->link->sums = p->sums;
+    p->ep.codes = p->link->decodes = (flags & 4) != 0;
+    if (kolo_tcp_lossless_prepare(&p->ep) != KOLO_OK) {
+        abort();
+    }
     p->link->head = p->sums ? KOLO_TCP_HEAD_SUMS : KOLO_TCP_HEAD;
     for (int i = 0; i < KOLO_TCP_SOCKETS_MAX; i++) {
         p->link->socket[i].link = p->link;
@@ -141,7 +145,8 @@ static void post(struct play *p, struct input *in, unsigned channel, bool receiv
     const size_t bytes = next_size(in);
     it->bytes = not_null(malloc(bytes > 0 ? bytes : 1));
     memset(it->bytes, 0x5a, receives ? 0 : bytes);
-    it->req = (struct kolo_req){.channel = channel, .exclusive = receives && next(in) % 2 == 1};
+    it->req = (struct kolo_req){.channel = channel, .float_bytes = 2};
+    it->req.exclusive = receives && next(in) % 2 == 1;
     const struct kolo_bytes data = {it->bytes, bytes, 1, bytes};
     if ((receives ? kolo_tcp_message_recv : kolo_tcp_message_send)(p->link, &data, &it->req) < 0) {
         it->req.status = KOLO_ERR_LINK;
@@ -178,6 +183,9 @@ static void end(struct play *p)
     kolo_tcp_message_end(p->link, KOLO_ERR_ABORTED); /* what came before its receive */
     kolo_tcp_socket_reset(&p->link->socket[0], KOLO_TCP_ENDED);
     free(p->link->socket[0].staging);
+    free(p->link->socket[0].coded);
+    free(p->link->socket[0].coding);
+    free(p->ep.coder);
     kolo_carrier_leave(&p->link->base);
     free(p->link);
     for (int i = 0; i < p->posts; i++) {

@@ -13,6 +13,8 @@
 
 enum { HEAD = 3 };
 
+static struct kolo_planes_room room;
+
 /* In memory of its own, so that a sanitizer sees a step beyond. */
 static void *copy_of(const void *from, size_t size)
 {
@@ -30,10 +32,10 @@ static void code_again(unsigned float_bytes, const uint8_t *data, size_t size)
     if (dst == NULL || back == NULL) {
         abort();
     }
-    const size_t coded = kolo_planes_encode(float_bytes, data, size, dst);
+    const size_t coded = kolo_planes_encode(float_bytes, data, size, dst, &room);
     uint8_t *alone = copy_of(dst, coded);
     if (coded > size + KOLO_PLANES_HEAD ||
-        !kolo_planes_decode(float_bytes, alone, coded, back, size) ||
+        !kolo_planes_decode(float_bytes, alone, coded, back, size, &room) ||
         memcmp(back, data, size) != 0) {
         abort();
     }
@@ -54,7 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (decoded == NULL) {
         abort();
     }
-    (void)!kolo_planes_decode(float_bytes, coded, size - HEAD, decoded, bytes);
+    (void)!kolo_planes_decode(float_bytes, coded, size - HEAD, decoded, bytes, &room);
     code_again(float_bytes, coded, size - HEAD);
     free(decoded);
     free(coded);

@@ -19,16 +19,19 @@ namespace
 
 using Bytes = std::vector<uint8_t>;
 
+kolo_planes_room room;
+
 Bytes Coded(unsigned float_bytes, const Bytes &from)
 {
     Bytes out(from.size() + KOLO_PLANES_HEAD);
-    out.resize(kolo_planes_encode(float_bytes, from.data(), from.size(), out.data()));
+    out.resize(kolo_planes_encode(float_bytes, from.data(), from.size(), out.data(), &room));
     return out;
 }
 
 bool Decode(unsigned float_bytes, const Bytes &coded, Bytes *out)
 {
-    return kolo_planes_decode(float_bytes, coded.data(), coded.size(), out->data(), out->size());
+    return kolo_planes_decode(float_bytes, coded.data(), coded.size(), out->data(), out->size(),
+                              &room);
 }
 
 // Normal numbers, as gradients are, of one scale.

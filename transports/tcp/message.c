@@ -182,6 +182,7 @@ static bool pull_data(struct kolo_link *link, struct kolo_tcp_out *out)
                                          .total = m->total,
                                          .call = m->req->call};
     out->message = m;
+    out->bytes = (uint32_t)part;
     if (!m->begun) {
         kolo_channel_begin(&link->base.channel[m->channel], m, kolo_tcp_eager(link, m->total));
     }
@@ -212,7 +213,7 @@ void kolo_tcp_message_sent(struct kolo_link *link, const struct kolo_tcp_out *ou
         return;
     }
     m->flying--;
-    m->moved += out->frame.len;
+    m->moved += out->bytes;
     if (m->flying > 0 || (m->moved < m->total && !m->failed)) {
         return;
     }
@@ -295,7 +296,9 @@ static struct kolo_carrier_message *data_came(struct kolo_link *link,
         }
         return m;
     }
-    if (m->req == NULL || (m->begun && frame->offset == 0) ||
+    const bool first_came = m->begun || m->kept != NULL;
+    const size_t first = kolo_tcp_eager(link, frame->total);
+    if (m->req == NULL || (frame->offset == 0 ? first_came : frame->offset < first) ||
         m->moved + frame->len > frame->total) {
         return NULL; /* the same part again, or a later one before READY */
     }
@@ -389,6 +392,7 @@ void kolo_tcp_message_end(struct kolo_link *link, kolo_status why)
     for (int i = 0; i < link->nsockets; i++) { /* sockets no longer use the requests' memory */
         link->socket[i].into = NULL;
         link->socket[i].left = 0;
+        link->socket[i].decodes = false;
         link->socket[i].count = 0;
     }
     kolo_carrier_end(&link->base, why);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transports/tcp/planes.h"
 
-#include <stdint.h>
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,10 +14,9 @@ enum {
     DEPTH = KOLO_PLANES_DEPTH,
     TABLE = 1 << DEPTH,
     AT_ONCE = 4, /* exponents of one look-up */
-    FLOATS_LEAST = 512,
-    FLOATS_MAX = KOLO_PLANES_BLOCK / 2,
-    SLACK = AT_ONCE /* a step writes beyond what it tells */
+    FLOATS_LEAST = 512
 };
+static_assert((int)KOLO_PLANES_SLACK >= (int)AT_ONCE, "room for a step");
 
 /* ---- planes ---- */
 
@@ -259,10 +258,11 @@ static uint8_t *write_streams(const uint8_t *length, const uint8_t *symbol, size
     return to;
 }
 
-size_t kolo_planes_encode(unsigned float_bytes, const void *src, size_t bytes, void *dst)
+size_t kolo_planes_encode(unsigned float_bytes, const void *src, size_t bytes, void *dst,
+                          struct kolo_planes_room *room)
 {
     const size_t n = bytes / float_bytes, rest = bytes - n;
-    uint8_t exponent[FLOATS_MAX], length[SYMBOLS], *to = dst;
+    uint8_t *exponent = room->exponent, length[SYMBOLS], *to = dst;
     uint32_t weight[SYMBOLS];
     if (n < FLOATS_LEAST) {
         return write_raw(src, bytes, to);
@@ -442,11 +442,11 @@ static bool decode_exponents(const uint8_t *src, const uint8_t *from, const uint
 }
 
 bool kolo_planes_decode(unsigned float_bytes, const void *src, size_t coded, void *dst,
-                        size_t bytes)
+                        size_t bytes, struct kolo_planes_room *room)
 {
     const uint8_t *from = src;
     const size_t n = bytes / float_bytes, rest = bytes - n, behind = bytes % float_bytes;
-    uint8_t exponent[FLOATS_MAX + SLACK];
+    uint8_t *exponent = room->exponent;
     if (coded < KOLO_PLANES_HEAD || bytes > KOLO_PLANES_BLOCK) {
         return false;
     }

@@ -22,21 +22,28 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum kolo_planes_kind { KOLO_PLANES_RAW = 0, KOLO_PLANES_CODED = 1 };
 enum {
     KOLO_PLANES_BLOCK = 128 << 10, /* most bytes of a block */
     KOLO_PLANES_HEAD = 1,          /* what coding adds to bytes that it cannot shorten */
     KOLO_PLANES_DEPTH = 11,        /* bits of the longest code */
-    KOLO_PLANES_STREAMS = 4
+    KOLO_PLANES_STREAMS = 4,
+    KOLO_PLANES_SLACK = 4 /* a step of the decoder writes beyond the exponents that it tells */
 };
 
-/* Code `bytes`, at most KOLO_PLANES_BLOCK, of floats of 2 (bfloat16) or 4 bytes (float32) into
- * dst[bytes + KOLO_PLANES_HEAD]. Returns how many bytes were written. */
-size_t kolo_planes_encode(unsigned float_bytes, const void *src, size_t bytes, void *dst);
-/* Decode src[coded] into dst[bytes]. False: these are not the bytes of such a block, and dst holds
+struct kolo_planes_room { /* what coding and decoding work in: much for a program's stack */
+    uint8_t exponent[KOLO_PLANES_BLOCK / 2 + KOLO_PLANES_SLACK];
+};
+
+/* Code `bytes`, at most KOLO_PLANES_BLOCK, of floats of 2 (bfloat16) or 4 bytes (float32), aligned to
+ * them, into dst[bytes + KOLO_PLANES_HEAD]. Returns how many bytes were written. */
+size_t kolo_planes_encode(unsigned float_bytes, const void *src, size_t bytes, void *dst,
+                          struct kolo_planes_room *room);
+/* Decode src[coded] into dst[bytes], which is aligned to floats. False: these are not the bytes of such a block, and dst holds
  * anything. Nothing beyond src and dst is read or written. */
 bool kolo_planes_decode(unsigned float_bytes, const void *src, size_t coded, void *dst,
-                        size_t bytes);
+                        size_t bytes, struct kolo_planes_room *room);
 
 #endif

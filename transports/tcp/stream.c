@@ -5,84 +5,14 @@
  * one recv() reads a header and a short payload into a staging buffer. The rest of a longer payload
  * is read straight to its place, and the next header behind it in the same call. */
 #include "transports/tcp/tcp.h"
-#include "util/crc.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 enum { FEW_BYTES = 512, PARTS = 64, BATCH_BYTES = 64 << 10, ROUNDS = 16, RUNS = 16 };
 enum { LAST_TRIES = 100, LAST_NAP_US = 100 };
-
-/* ---- sums ---- */
-
-static uint32_t head_sum(const struct kolo_tcp_frame *frame)
-{
-    return kolo_crc32c(0, frame, offsetof(struct kolo_tcp_frame, sum));
-}
-
-static void fill_sums(struct kolo_tcp_frame *frame, const struct kolo_carrier_message *message)
-{
-    size_t run = 0;
-    frame->payload_sum = 0;
-    for (size_t at = 0; message != NULL && at < frame->len; at += run) {
-        const char *from = kolo_bytes_at(&message->req->data, frame->offset + at, &run);
-        run = kolo_min(run, frame->len - at);
-        frame->payload_sum = kolo_crc32c(frame->payload_sum, from, run);
-    }
-    frame->sum = head_sum(frame);
-}
-
-/* Fail the link for a wrong sum. The text names the message if the sum of the header is right. */
-static void fail_sum(struct kolo_tcp_socket *s, bool head)
-{
-    const struct kolo_tcp_frame *f = &s->frame;
-    char what[200];
-    if (head) {
-        (void)snprintf(what, sizeof what,
-                       "sent the header of a frame with a wrong checksum, by connection %d",
-                       s->index);
-    } else {
-        (void)snprintf(
-            what, sizeof what,
-            "sent a frame with a wrong checksum, by connection %d: message %u of channel "
-            "%u, bytes %llu to %llu of %llu",
-            s->index, f->number, f->channel, (unsigned long long)f->offset,
-            (unsigned long long)(f->offset + f->len), (unsigned long long)f->total);
-    }
-    kolo_tcp_fail(s->link, what, EBADMSG);
-}
-
-/* The header in s->frame came. */
-static bool head_is_right(struct kolo_tcp_socket *s)
-{
-    if (s->link->sums && head_sum(&s->frame) != s->frame.sum) {
-        fail_sum(s, true);
-        return false;
-    }
-    s->sum = 0;
-    return true;
-}
-
-/* Check the sum of `len` more payload bytes, which are in place; `whole`: they are the last ones.
- * The bytes of a message whose receive has another length are not in place. */
-static bool payload_is_right(struct kolo_tcp_socket *s, size_t len, bool whole)
-{
-    struct iovec run;
-    for (size_t done = 0; done < len; done += run.iov_len) {
-        if (kolo_tcp_message_room(s->into, s->at + done, len - done, &run, 1) == 0) {
-            return true;
-        }
-        s->sum = kolo_crc32c(s->sum, run.iov_base, run.iov_len);
-    }
-    if (whole && !s->into->failed && s->sum != s->frame.payload_sum) {
-        fail_sum(s, false);
-        return false;
-    }
-    return true;
-}
 
 /* ---- out ---- */
 
@@ -92,15 +22,22 @@ static struct kolo_tcp_out *out_at(struct kolo_tcp_socket *s, int i)
 }
 
 /* The next frame to write, with its sums. */
-static bool pull_frame(struct kolo_link *link, struct kolo_tcp_out *out)
+static bool pull_frame(struct kolo_tcp_socket *s, struct kolo_tcp_out *out)
 {
-    if (!kolo_tcp_message_pull(link, out)) {
+    if (!kolo_tcp_message_pull(s->link, out)) {
         return false;
     }
-    if (link->sums) {
-        fill_sums(&out->frame, out->message);
+    kolo_tcp_lossless_encode(s, out);
+    if (s->link->sums) {
+        kolo_tcp_fill_sums(out);
     }
     return true;
+}
+
+/* A socket has one buffer for coded bytes, so that a coded frame is the last one in the ring. */
+static bool takes_frame(struct kolo_tcp_socket *s)
+{
+    return s->count == 0 || (s->count < KOLO_TCP_QUEUE && out_at(s, s->count - 1)->coded == NULL);
 }
 
 /* Pull frames until they make one batch. */
@@ -110,8 +47,7 @@ static void fill_batch(struct kolo_tcp_socket *s)
     for (int i = 0; i < s->count; i++) {
         bytes += out_at(s, i)->frame.len;
     }
-    while (s->count < KOLO_TCP_QUEUE && bytes < BATCH_BYTES &&
-           pull_frame(s->link, out_at(s, s->count))) {
+    while (bytes < BATCH_BYTES && takes_frame(s) && pull_frame(s, out_at(s, s->count))) {
         bytes += out_at(s, s->count)->frame.len;
         s->count++;
     }
@@ -129,8 +65,7 @@ static int add_parts(struct kolo_tcp_out *out, size_t head, struct iovec *part, 
     at -= head;
     while (out->message != NULL && at < out->frame.len && used < room) {
         size_t run = 0;
-        char *from = kolo_bytes_at(&out->message->req->data, out->frame.offset + at, &run);
-        run = kolo_min(run, out->frame.len - at);
+        char *from = kolo_tcp_payload_at(out, at, &run);
         part[used++] = (struct iovec){from, run};
         at += run;
     }
@@ -240,7 +175,7 @@ static void add_last(const struct kolo_tcp_socket *s, struct kolo_tcp_frame *fra
                      size_t *len)
 {
     frame->magic = KOLO_TCP_FRAME_MAGIC;
-    fill_sums(frame, NULL);
+    frame->sum = kolo_tcp_head_sum(frame);
     memcpy(bytes + *len, frame, s->link->head);
     *len += s->link->head;
 }
@@ -293,11 +228,14 @@ bool kolo_tcp_stream_last(struct kolo_tcp_socket *s, enum kolo_tcp_kind kind, ui
 static bool take_payload(struct kolo_tcp_socket *s, size_t len)
 {
     struct kolo_carrier_message *into = s->into;
-    if (s->link->sums && !payload_is_right(s, len, s->left == len)) {
+    if (s->link->sums && !kolo_tcp_payload_is_right(s, len, s->left == len)) {
         return false;
     }
     s->left -= len;
     s->at += len;
+    if (s->decodes) {
+        return s->left > 0 || kolo_tcp_lossless_deliver(s);
+    }
     if (s->left == 0) {
         s->into = NULL;
     }
@@ -312,7 +250,7 @@ static bool unpack_payload(struct kolo_tcp_socket *s)
     size_t done = 0;
     while (done < part) {
         struct iovec to;
-        if (kolo_tcp_message_room(s->into, s->at + done, part - done, &to, 1) == 0) {
+        if (kolo_tcp_payload_room(s, done, part - done, &to, 1) == 0) {
             break;
         }
         memcpy(to.iov_base, s->staging + s->head + done, to.iov_len);
@@ -322,12 +260,25 @@ static bool unpack_payload(struct kolo_tcp_socket *s)
     return take_payload(s, part);
 }
 
+/* The header in s->frame came: find the place of its payload. */
+static bool take_head(struct kolo_tcp_socket *s)
+{
+    s->left = s->frame.len;
+    s->at = s->frame.offset;
+    s->patience = KOLO_TCP_PATIENCE;
+    if (!kolo_tcp_head_is_right(s)) {
+        return false;
+    }
+    return s->frame.kind == KOLO_TCP_CODED ? kolo_tcp_lossless_begin(s)
+                                           : kolo_tcp_message_arrives(s->link, &s->frame, &s->into);
+}
+
 /* Parse the frames in the staging buffer, complete or begun. False: a frame is invalid. */
 static bool parse_frames(struct kolo_tcp_socket *s)
 {
     const size_t head = s->link->head;
-    while (s->head < s->tail || s->into != NULL) {
-        if (s->into != NULL) {
+    while (s->head < s->tail || kolo_tcp_is_within_payload(s)) {
+        if (kolo_tcp_is_within_payload(s)) {
             if (s->head == s->tail && s->left > 0) {
                 break;
             }
@@ -341,10 +292,7 @@ static bool parse_frames(struct kolo_tcp_socket *s)
         }
         memcpy(&s->frame, s->staging + s->head, head);
         s->head += head;
-        s->left = s->frame.len;
-        s->at = s->frame.offset;
-        s->patience = KOLO_TCP_PATIENCE;
-        if (!head_is_right(s) || !kolo_tcp_message_arrives(s->link, &s->frame, &s->into)) {
+        if (!take_head(s)) {
             return false;
         }
     }
@@ -377,8 +325,8 @@ static ssize_t receive_bytes(struct kolo_tcp_socket *s, size_t *direct, size_t *
 {
     struct iovec part[RUNS + 1];
     int nparts = 0;
-    if (s->into != NULL && s->left > 0) {
-        nparts = kolo_tcp_message_room(s->into, s->at, s->left, part, RUNS);
+    if (kolo_tcp_is_within_payload(s) && s->left > 0) {
+        nparts = kolo_tcp_payload_room(s, 0, s->left, part, RUNS);
     }
     *direct = 0;
     for (int i = 0; i < nparts; i++) {
@@ -446,7 +394,7 @@ static bool parse_expected(struct kolo_tcp_socket *s, const struct iovec *place,
     if (!kolo_tcp_message_is_expected(s->link, &s->frame)) {
         return parse_elsewhere(s, place, bytes);
     }
-    if (!head_is_right(s) || !kolo_tcp_message_arrives(s->link, &s->frame, &s->into)) {
+    if (!kolo_tcp_head_is_right(s) || !kolo_tcp_message_arrives(s->link, &s->frame, &s->into)) {
         return false;
     }
     const size_t there = kolo_min(bytes - head, place->iov_len);
@@ -464,8 +412,8 @@ bool kolo_tcp_stream_read(struct kolo_tcp_socket *s)
         struct iovec place;
         size_t direct = 0;
         size_t asked = 0;
-        const bool guesses = s->into == NULL && s->tail == 0 && s->seal == NULL &&
-                             kolo_tcp_message_expects(s->link, &place);
+        const bool guesses = !kolo_tcp_is_within_payload(s) && s->tail == 0 && s->seal == NULL &&
+                             !s->link->decodes && kolo_tcp_message_expects(s->link, &place);
         const ssize_t n =
             guesses ? receive_expected(s, &place, &asked) : receive_bytes(s, &direct, &asked);
         if (n < 0 && errno == EINTR) {

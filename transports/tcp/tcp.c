@@ -18,11 +18,15 @@ enum { DEFAULT_SOCKETS = 1, NOTES_MAX = 256 };
 
 static kolo_status read_settings(struct kolo_endpoint *ep)
 {
+    static const char *const words[] = {"never", "always"};
     long sums = 0, seals = 0, sockets = 0;
+    int codes = 0;
     KOLO_TRY(kolo_env_int("KOLO_CRC", 0, 1, 0, &sums));
     KOLO_TRY(kolo_env_int("KOLO_ENCRYPT", 0, 1, 0, &seals));
     KOLO_TRY(
         kolo_env_int("KOLO_NSOCKS_PERTHREAD", 1, KOLO_TCP_SOCKETS_MAX, DEFAULT_SOCKETS, &sockets));
+    KOLO_TRY(kolo_env_word("KOLO_LOSSLESS", words, (int)KOLO_LENGTH(words), &codes));
+    ep->codes = codes == 1;
     ep->sums = sums == 1;
     ep->seals = seals == 1;
     ep->nsockets = (int)sockets;
@@ -88,7 +92,8 @@ static kolo_status tcp_probe(struct kolo_endpoint *ep, const struct kolo_peer *p
 
 static kolo_status tcp_address(struct kolo_endpoint *ep, void *buf, size_t *len)
 {
-    const int flags = (ep->sums ? KOLO_TCP_SUMS : 0) | (ep->seals ? KOLO_TCP_SEALS : 0);
+    const int flags = (ep->sums ? KOLO_TCP_SUMS : 0) | (ep->seals ? KOLO_TCP_SEALS : 0) |
+                      (ep->codes ? KOLO_TCP_CODES : 0);
     const struct kolo_tcp_address address = {KOLO_TCP_MAGIC, (uint16_t)ep->nsockets,
                                              (uint16_t)flags, ep->interface.place};
     if (*len < sizeof address) {
@@ -127,6 +132,9 @@ static kolo_status tcp_connect(struct kolo_endpoint *ep, const struct kolo_peer 
 {
     struct kolo_tcp_address address;
     KOLO_TRY(read_address(ep, peer, &address));
+    if (ep->codes || (address.flags & KOLO_TCP_CODES) != 0) {
+        KOLO_TRY(kolo_tcp_lossless_prepare(ep));
+    }
     struct kolo_link *link = calloc(1, sizeof *link);
     if (link == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "tcp: out of memory for a link");
@@ -135,6 +143,7 @@ static kolo_status tcp_connect(struct kolo_endpoint *ep, const struct kolo_peer 
     link->doubt.own = KOLO_NO_FD;
     link->address = address;
     link->sums = ep->sums || (address.flags & KOLO_TCP_SUMS) != 0;
+    link->decodes = (address.flags & KOLO_TCP_CODES) != 0;
     link->head = link->sums ? KOLO_TCP_HEAD_SUMS : KOLO_TCP_HEAD;
     link->nsockets = kolo_min(address.sockets, (size_t)ep->nsockets) > 1
                          ? (int)kolo_min(address.sockets, (size_t)ep->nsockets)
@@ -362,6 +371,8 @@ static void tcp_disconnect(struct kolo_link *link)
     kolo_tcp_hang_up(link);
     for (int i = 0; i < KOLO_TCP_SOCKETS_MAX; i++) {
         free(link->socket[i].staging);
+        free(link->socket[i].coded);
+        free(link->socket[i].coding);
     }
     kolo_carrier_leave(&link->base);
     free(link);
@@ -372,6 +383,7 @@ static void tcp_close(struct kolo_endpoint *ep)
     kolo_tcp_farewell_finish(ep);
     kolo_acceptor_close(&ep->acceptor);
     explicit_bzero(ep->secret, sizeof ep->secret);
+    free(ep->coder);
     free(ep);
 }
 

@@ -4,6 +4,8 @@
  *   socket.c   the states of a socket, and the failure of its link
  *   greet.c    how two ranks prove to each other who they are
  *   stream.c   bytes of frames into and out of sockets
+ *   lossless.c payloads of floats in fewer bytes
+ *   payload.c  where payloads are, and their sums
  *   message.c  sends and receives: which frame goes next, and where arriving bytes belong
  *   farewell.c how a link ends: its last frame, and the delivery of the written bytes
  *   tcp.c      the endpoint, its links, progress
@@ -12,6 +14,7 @@
  * message, so that any socket may carry it. The first socket that is ready takes the next frame.
  *
  *   DATA   bytes [offset, offset + len) of a message of `total` bytes
+ *   CODED  as DATA, its payload coded (lossless.c)
  *   READY  the receive of a long message is posted: the rest may be sent
  *   TAKEN  no payload; like every frame it has the count of messages taken from its channel
  *   BYE    the last frame of a link
@@ -34,6 +37,7 @@
 #include "transports/acceptor.h"
 #include "transports/carrier.h"
 #include "transports/doubt.h"
+#include "transports/tcp/planes.h"
 #include "transports/tcp/seal.h"
 #include "util/secret.h"
 
@@ -47,9 +51,10 @@ enum {
     KOLO_TCP_EAGER = 1 << 20,          /* of a message, if the link has one socket */
     KOLO_TCP_EAGER_SHARED = 256 << 10, /* if several sockets share the rest of a message */
     KOLO_TCP_CHUNK = 512 << 10,        /* of a long message, by one socket of several at a time */
-    KOLO_TCP_QUEUE = 8,                /* frames that wait in one socket */
-    KOLO_TCP_PATIENCE = 8,             /* turns that an early payload waits for its receive */
-    KOLO_TCP_STAGING = 8 << 10         /* buffer for headers and short messages */
+    KOLO_TCP_FRAME_MOST = KOLO_TCP_EAGER, /* bytes of a frame's payload */
+    KOLO_TCP_QUEUE = 8,                   /* frames that wait in one socket */
+    KOLO_TCP_PATIENCE = 8,                /* turns that an early payload waits for its receive */
+    KOLO_TCP_STAGING = 8 << 10            /* buffer for headers and short messages */
 };
 
 /* ---- on the wire: little-endian, no padding, no pointers ---- */
@@ -65,8 +70,9 @@ struct kolo_tcp_address { /* the address of a rank */
 static_assert(sizeof(struct kolo_tcp_address) == 28, "wire format");
 
 enum kolo_tcp_flag {
-    KOLO_TCP_SUMS = 1, /* KOLO_CRC: frames carry sums; one side is enough */
-    KOLO_TCP_SEALS = 2 /* KOLO_ENCRYPT: of both sides, or of none */
+    KOLO_TCP_SUMS = 1,  /* KOLO_CRC: frames carry sums; one side is enough */
+    KOLO_TCP_SEALS = 2, /* KOLO_ENCRYPT: of both sides, or of none */
+    KOLO_TCP_CODES = 4  /* KOLO_LOSSLESS: it sends CODED */
 };
 
 enum kolo_tcp_kind {
@@ -76,7 +82,8 @@ enum kolo_tcp_kind {
     KOLO_TCP_BYE = 4,
     KOLO_TCP_ABORT = 5,
     KOLO_TCP_WORD = 6,
-    KOLO_TCP_TEXT = 7
+    KOLO_TCP_TEXT = 7,
+    KOLO_TCP_CODED = 8
 };
 
 struct kolo_tcp_frame {
@@ -126,6 +133,8 @@ enum { KOLO_TCP_REFUSED = 0, KOLO_TCP_ACCEPTED = 1 };
 struct kolo_tcp_out { /* a frame that is being written */
     struct kolo_tcp_frame frame;
     struct kolo_carrier_message *message; /* NULL: no payload */
+    uint32_t bytes;                       /* of the message, before coding */
+    const char *coded;                    /* the payload; NULL: it is in the message */
     size_t at;                            /* bytes of frame and payload written */
 };
 
@@ -164,6 +173,9 @@ struct kolo_tcp_socket {
     uint32_t sum;      /* of the payload bytes that came, if the link has sums */
     size_t head, tail;
     char *staging; /* [KOLO_TCP_STAGING] */
+    bool decodes;  /* the payload goes to `coded` first, and `at` is there */
+    char *coded;   /* [KOLO_TCP_CODED_IN], or NULL as long as no CODED came */
+    char *coding;  /* [KOLO_TCP_CODED_OUT], or NULL: the payload of the last frame of out[] */
 };
 
 struct kolo_link {
@@ -171,6 +183,7 @@ struct kolo_link {
     struct kolo_endpoint *ep;
     struct kolo_tcp_address address;
     bool sums;
+    bool decodes;  /* the peer may send CODED */
     size_t head;   /* bytes of a frame's header: KOLO_TCP_HEAD, or with sums */
     bool spread;   /* the further sockets are begun */
     bool has_long; /* a message long enough for further sockets was posted */
@@ -190,9 +203,11 @@ struct kolo_endpoint {
     struct kolo_acceptor acceptor;
     int epoll;
     int nsockets;
-    bool sums;                /* KOLO_CRC */
-    bool seals;               /* KOLO_ENCRYPT */
-    struct kolo_carriers all; /* links */
+    bool sums;                    /* KOLO_CRC */
+    bool seals;                   /* KOLO_ENCRYPT */
+    bool codes;                   /* KOLO_LOSSLESS */
+    struct kolo_tcp_coder *coder; /* NULL: no link codes */
+    struct kolo_carriers all;     /* links */
     unsigned turns;
     int nconnecting; /* sockets between CONNECTING and UP */
     int *closing;    /* descriptors with unsent bytes */
@@ -252,6 +267,53 @@ bool kolo_tcp_stream_finish(struct kolo_tcp_socket *s);
 /* Drop the queued frames and write BYE or ABORT, unless a frame is half written. False: the socket
  * is full. */
 bool kolo_tcp_stream_last(struct kolo_tcp_socket *s, enum kolo_tcp_kind kind, uint32_t number);
+
+/* ---- lossless.c ---- */
+
+/* The payload of CODED: its head, then blocks of KOLO_PLANES_BLOCK bytes (the last one has the rest),
+ * coded as planes.h says, before each its coded length in 4 bytes. */
+struct kolo_tcp_coded_head {
+    uint32_t bytes;       /* decoded: at most KOLO_TCP_FRAME_MOST */
+    uint32_t float_bytes; /* 2 or 4 */
+};
+static_assert(sizeof(struct kolo_tcp_coded_head) == 8, "wire format");
+enum {
+    KOLO_TCP_CODED_IN = KOLO_TCP_FRAME_MOST, /* a payload that is not shorter goes as it is */
+    KOLO_TCP_CODED_OUT = KOLO_TCP_FRAME_MOST + 8 + KOLO_TCP_FRAME_MOST / KOLO_PLANES_BLOCK * 5
+};
+
+struct kolo_tcp_coder {
+    struct kolo_planes_room room;
+    _Alignas(8) char block[KOLO_PLANES_BLOCK];
+};
+
+/* Have the endpoint's coder. Errors: SYSTEM (memory). */
+KOLO_CHECK kolo_status kolo_tcp_lossless_prepare(struct kolo_endpoint *ep);
+/* Make a frame of DATA one of CODED, if it is long, of floats, and gets shorter. */
+void kolo_tcp_lossless_encode(struct kolo_tcp_socket *s, struct kolo_tcp_out *out);
+/* The header of CODED came: its payload goes to s->coded. False: the frame is invalid. */
+bool kolo_tcp_lossless_begin(struct kolo_tcp_socket *s);
+/* The payload is in s->coded: the message gets what is in it. False: the frame is invalid. */
+bool kolo_tcp_lossless_deliver(struct kolo_tcp_socket *s);
+
+/* ---- payload.c ---- */
+
+/* The place of byte `at` of an outgoing frame's payload. *run: how many follow it there. */
+char *kolo_tcp_payload_at(const struct kolo_tcp_out *out, size_t at, size_t *run);
+/* The sum of a header: all members before `sum`. */
+uint32_t kolo_tcp_head_sum(const struct kolo_tcp_frame *frame);
+void kolo_tcp_fill_sums(struct kolo_tcp_out *out);
+/* The header in s->frame came. False: its sum is wrong, and the link has failed. */
+bool kolo_tcp_head_is_right(struct kolo_tcp_socket *s);
+/* Whether payload of the frame at hand is missing. */
+bool kolo_tcp_is_within_payload(const struct kolo_tcp_socket *s);
+/* The place of arriving payload bytes, `done` bytes behind those that have come: as
+ * kolo_tcp_message_room(). */
+int kolo_tcp_payload_room(const struct kolo_tcp_socket *s, size_t done, size_t left,
+                          struct iovec *out, int count);
+/* Check the sum of `len` more payload bytes, which are in place; `whole`: they are the last ones.
+ * The bytes of a message whose receive has another length are not in place. */
+bool kolo_tcp_payload_is_right(struct kolo_tcp_socket *s, size_t len, bool whole);
 
 /* ---- message.c ---- */
 

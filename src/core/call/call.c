@@ -237,6 +237,16 @@ static struct kolo_call_sign sign_of(const struct kolo_call *call)
                             kolo_call_count(call));
 }
 
+/* Bytes of the floats that the call's messages carry; 0: they carry no bfloat16 and no float32. */
+static uint32_t float_bytes_of(const struct kolo_call *call)
+{
+    if (call->codec != KOLO_CODEC_NONE) {
+        return call->codec == KOLO_CODEC_BF16 ? 2 : 0;
+    }
+    const enum kolo_type type = call->wide ? KOLO_FLOAT32 : call->args.type;
+    return type == KOLO_BFLOAT16 ? 2 : type == KOLO_FLOAT32 ? 4 : 0;
+}
+
 static void start_exec(struct kolo_call *call, bool block)
 {
     struct kolo_comm *c = call->base.comm;
@@ -245,6 +255,7 @@ static void start_exec(struct kolo_call *call, bool block)
                                     .in = kolo_call_run_in(call),
                                     .out = kolo_call_run_out(call),
                                     .elem = call->run_elem,
+                                    .float_bytes = float_bytes_of(call),
                                     .signature = call->signature,
                                     .call = sign_of(call),
                                     .block = block};

@@ -63,6 +63,7 @@ static kolo_status do_message(struct kolo_exec *x, const struct kolo_bound_op *o
     *req = (struct kolo_req){.channel = uop->channel,
                              .status = KOLO_INPROGRESS,
                              .exclusive = uop->lent,
+                             .float_bytes = x->float_bytes,
                              .call = x->call};
     if (KOLO_UNLIKELY(env->jitter != NULL)) {
         env->jitter(env->jitter_arg);
