@@ -74,7 +74,7 @@ static kolo_status check_step(const struct kolo_plan *plan, int rank, int index)
 
 static kolo_status check_plan(const struct kolo_plan *plan)
 {
-    if (plan->only != -1 || plan->lanes < 1 || plan->lanes > KOLO_LANES) {
+    if (plan->only >= 0 || plan->lanes < 1 || plan->lanes > KOLO_LANES) {
         return kolo_fail(KOLO_ERR_INVALID, "%s: not a whole plan (rank %d only, %d lanes)",
                          plan->algo->base.name, plan->only, plan->lanes);
     }

@@ -66,26 +66,92 @@ static void insert(struct kolo_ranking *ranking, struct kolo_candidate new)
     ranking->candidate[at] = new;
 }
 
-kolo_status kolo_ranking_price(struct kolo_chooser *c, struct kolo_ranking *ranking,
-                               enum kolo_coll coll, const struct kolo_asking *about)
+static struct kolo_priced price_one(const struct kolo_chooser *c, const struct kolo_algo *algo,
+                                    const struct kolo_asking *about)
 {
-    const int algos = c->options.algo_count();
-    for (int i = 0; i < algos; i++) {
+    struct kolo_priced priced = {.status = KOLO_ERR_UNSUPPORTED};
+    const int root = first_root(c, algo);
+    if (root >= 0) {
+        const struct kolo_shape shape = shape_of(c, algo->coll, root);
+        priced.status = kolo_model_price(&c->model, algo, &shape, about, &priced.forecast);
+    }
+    return priced;
+}
+
+static void price_and_tell(const struct kolo_chooser *c, int index, uint64_t call,
+                           const struct kolo_asking *about, struct kolo_priced *out)
+{
+    const struct kolo_algo *algo = c->options.algo_at(index);
+    *out = price_one(c, algo, about);
+    if (c->options.prices != NULL) {
+        kolo_price_tell(c->options.prices, kolo_price_key(call, index, algo), out);
+    }
+}
+
+/* Price what no other process has begun. Mark what others have begun with INPROGRESS. */
+static void price_own(const struct kolo_chooser *c, enum kolo_coll coll,
+                      const struct kolo_asking *about, struct kolo_priced *priced)
+{
+    const uint64_t call = kolo_call_facts(c, coll, about);
+    for (int i = 0; i < c->options.algo_count(); i++) {
         const struct kolo_algo *algo = c->options.algo_at(i);
-        const int root = algo->coll == coll ? first_root(c, algo) : -1;
-        if (root < 0) {
-            continue;
+        enum kolo_offer offer = KOLO_OFFER_MINE;
+        priced[i].status = KOLO_ERR_UNSUPPORTED;
+        if (algo->coll == coll && c->options.prices != NULL) {
+            offer = kolo_price_claim(c->options.prices, kolo_price_key(call, i, algo), &priced[i]);
         }
-        const struct kolo_shape shape = shape_of(c, coll, root);
-        struct kolo_forecast forecast;
-        const kolo_status st = kolo_model_price(&c->model, algo, &shape, about, &forecast);
-        if (st == KOLO_OK && forecast.phases <= c->options.max_phases) {
-            insert(ranking, (struct kolo_candidate){.algo = algo, .us = forecast.us});
+        if (offer == KOLO_OFFER_PENDING) {
+            priced[i].status = KOLO_INPROGRESS;
+        } else if (offer == KOLO_OFFER_MINE && algo->coll == coll) {
+            price_and_tell(c, i, call, about, &priced[i]);
+        }
+    }
+}
+
+/* A process that has begun a price may die, so nobody waits for it long. */
+static void await_others(const struct kolo_chooser *c, enum kolo_coll coll,
+                         const struct kolo_asking *about, struct kolo_priced *priced)
+{
+    static const double PATIENCE_US = 500e3;
+    const uint64_t call = kolo_call_facts(c, coll, about);
+    const double until_us = kolo_now_us() + PATIENCE_US;
+    for (int i = 0; i < c->options.algo_count(); i++) {
+        const uint64_t key = kolo_price_key(call, i, c->options.algo_at(i));
+        if (priced[i].status == KOLO_INPROGRESS &&
+            !kolo_price_await(c->options.prices, key, until_us, &priced[i])) {
+            priced[i] = price_one(c, c->options.algo_at(i), about);
+        }
+    }
+}
+
+/* A refused or invalid plan is no candidate, but not an error. */
+static kolo_status rank_prices(const struct kolo_chooser *c, const struct kolo_priced *priced,
+                               struct kolo_ranking *ranking)
+{
+    for (int i = 0; i < c->options.algo_count(); i++) {
+        const kolo_status st = priced[i].status;
+        if (st == KOLO_OK && priced[i].forecast.phases <= c->options.max_phases) {
+            insert(ranking, (struct kolo_candidate){.algo = c->options.algo_at(i),
+                                                    .us = priced[i].forecast.us});
         } else if (st != KOLO_OK && st != KOLO_ERR_UNSUPPORTED && st != KOLO_ERR_INVALID) {
-            return st; /* a refused or invalid plan is no candidate, but not an error */
+            return st;
         }
     }
     return KOLO_OK;
+}
+
+kolo_status kolo_ranking_price(struct kolo_chooser *c, struct kolo_ranking *ranking,
+                               enum kolo_coll coll, const struct kolo_asking *about)
+{
+    struct kolo_priced *priced = calloc((size_t)c->options.algo_count() + 1, sizeof *priced);
+    if (priced == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory while choosing an algorithm");
+    }
+    price_own(c, coll, about, priced);
+    await_others(c, coll, about, priced);
+    const kolo_status st = rank_prices(c, priced, ranking);
+    free(priced);
+    return st;
 }
 
 void kolo_class_free(struct kolo_class *class)

@@ -66,6 +66,23 @@ void kolo_class_free(struct kolo_class *class);
 /* Price every algorithm of the collective into `ranking`, which is empty and has room. */
 KOLO_CHECK kolo_status kolo_ranking_price(struct kolo_chooser *c, struct kolo_ranking *ranking,
                                           enum kolo_coll coll, const struct kolo_asking *about);
+/* The processes of a host price a candidate once: see shared.c. */
+enum kolo_offer { KOLO_OFFER_MINE, KOLO_OFFER_PENDING, KOLO_OFFER_TAKEN };
+struct kolo_priced { /* a candidate's forecast, or the reason why there is none */
+    kolo_status status;
+    struct kolo_forecast forecast;
+};
+/* A key of the facts and of the class of the call: the same in all processes of a job. */
+uint64_t kolo_call_facts(const struct kolo_chooser *c, enum kolo_coll coll,
+                         const struct kolo_asking *about);
+uint64_t kolo_price_key(uint64_t call, int index, const struct kolo_algo *algo);
+/* TAKEN: *out is there. PENDING: another process has begun it. MINE: nobody else will price it, so
+ * the caller does so, and then tells the others. */
+enum kolo_offer kolo_price_claim(struct kolo_prices *prices, uint64_t key, struct kolo_priced *out);
+void kolo_price_tell(struct kolo_prices *prices, uint64_t key, const struct kolo_priced *priced);
+/* Wait for the price that another process has begun, until kolo_now_us() is `until_us`. */
+bool kolo_price_await(struct kolo_prices *prices, uint64_t key, double until_us,
+                      struct kolo_priced *out);
 /* As kolo_ranking_price(), or a copy of the ranking that another chooser of this process made from
  * the same facts. */
 KOLO_CHECK kolo_status kolo_ranking_share(struct kolo_chooser *c, struct kolo_ranking *ranking,

@@ -400,7 +400,8 @@ static kolo_status forecast_whole(const struct kolo_model *model, const struct k
                                   const struct kolo_asking *about, struct kolo_forecast *out)
 {
     struct kolo_plan *plan = NULL;
-    KOLO_TRY(kolo_plan_build(algo, shape, -1, &plan));
+    /* Only the ways of messages between mapped buffers depend on the facts. */
+    KOLO_TRY(kolo_plan_build(algo, shape, about->mapped ? -1 : KOLO_PLAN_PLAIN, &plan));
     const kolo_status st = price_whole(model, plan, rank, about, &out->us);
     out->phases = phases_of(plan);
     out->chunks = plan->chunks;

@@ -91,6 +91,7 @@ bool kolo_costs_parse(const char *text, struct kolo_costs *out);
 /* ---- choosing ---- */
 
 struct kolo_chooser;
+struct kolo_prices; /* prices.h */
 
 struct kolo_chooser_options {
     int nranks, nhosts;
@@ -112,6 +113,7 @@ struct kolo_chooser_options {
     int (*algo_count)(void); /* of all algorithms, built in and plugged in */
     const struct kolo_algo *(*algo_at)(int index);
     int max_phases; /* plans with more signals per rank cannot run and are no candidates */
+    struct kolo_prices *prices; /* may be NULL: nobody shares them; borrowed */
 };
 
 /* Errors: SYSTEM. */

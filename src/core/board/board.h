@@ -10,12 +10,13 @@
 
 #include "exec/cpu/stores.h"
 #include "plan/plan.h"
+#include "tune/prices.h"
 #include "util/ticks.h"
 #include "util/util.h"
 
 #include <stdatomic.h>
 
-enum { KOLO_RECORDS = 256, KOLO_BOARD_VERSION = 7, KOLO_VERDICT_TEXT = 384 };
+enum { KOLO_RECORDS = 256, KOLO_BOARD_VERSION = 8, KOLO_VERDICT_TEXT = 384 };
 enum { KOLO_SLOT_MESSAGES = 8 };
 #define KOLO_SLOT_BLOCKS UINT32_C(0x80000000)
 #define KOLO_BOARD_MAGIC UINT64_C(0x6472616f626f6c6b) /* "kloboard" */
@@ -76,6 +77,7 @@ struct kolo_board {
     char name[32];
     struct kolo_verdict verdict;
     struct kolo_store_choices stores;
+    struct kolo_prices prices;
     _Atomic uint32_t standing; /* whether it came up, the same for all members: agreement.h */
     _Atomic uint64_t decided;  /* the last agreement, and whose proposal it took */
     struct kolo_board_slot slot[];

@@ -433,6 +433,12 @@ static size_t turn_bytes(const struct kolo_comm *c)
     return cores < c->ranks.nranks ? 0 : KOLO_TURN_BYTES;
 }
 
+/* Few ranks have priced a call before they could have shared it. */
+static struct kolo_prices *shared_prices(const struct kolo_comm *c)
+{
+    return c->health.board != NULL && c->ranks.local_size >= 16 ? &c->health.board->prices : NULL;
+}
+
 kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
 {
     c->selection.costs = all[0].costs;
@@ -487,6 +493,7 @@ kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
                                                  .tuner_self = c->selection.tuner_self,
                                                  .algo_count = kolo_algo_count_all,
                                                  .algo_at = kolo_algo_at,
-                                                 .max_phases = c->links.exec_env.phases};
+                                                 .max_phases = c->links.exec_env.phases,
+                                                 .prices = shared_prices(c)};
     return kolo_chooser_create(&options, &c->selection.chooser);
 }
