@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Rankings that the choosers of one process share. Ranks that are threads choose alike, from equal
- * facts: the first of them prices the candidates, the others take its ranking. Otherwise the first
- * call of many threads would price the same plans once for each. */
+/* Rankings that the choosers of one process share, and prices that the processes of a host share.
+ * Ranks that are threads choose alike, from equal facts: the first of them prices the candidates, the
+ * others take its ranking. Otherwise the first call of many threads would price the same plans once
+ * for each. */
 #include "chooser.h"
 #include "prices.h"
 #include "topology/machine/host.h"
