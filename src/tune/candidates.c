@@ -109,10 +109,11 @@ static void price_own(const struct kolo_chooser *c, enum kolo_coll coll,
 }
 
 /* A process that has begun a price may die, so nobody waits for it long. */
+static const double PATIENCE_US = 500e3;
+
 static void await_others(const struct kolo_chooser *c, enum kolo_coll coll,
                          const struct kolo_asking *about, struct kolo_priced *priced)
 {
-    static const double PATIENCE_US = 500e3;
     const uint64_t call = kolo_call_facts(c, coll, about);
     const double until_us = kolo_now_us() + PATIENCE_US;
     for (int i = 0; i < c->options.algo_count(); i++) {
