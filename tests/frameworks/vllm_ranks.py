@@ -19,14 +19,25 @@ MIXTRAL = {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "nu
            "num_experts_per_tok": 2}
 
 
-def generate(name, kind, prompts, **more):
-    """The tokens that a model of this kind continues the prompts with."""
-    from vllm import LLM, SamplingParams
+def write_model(name, kind):
+    """A model with random weights, the same however vLLM splits it."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     folder = pathlib.Path(name)
     folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(json.dumps({**SMALL, **kind}))
-    model = LLM(str(folder), load_format="dummy", skip_tokenizer_init=True, dtype="float32", max_model_len=64, seed=3,
+    torch.manual_seed(3)
+    AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder)).save_pretrained(folder)
+
+
+def generate(name, kind, prompts, **more):
+    """The tokens that a model of this kind continues the prompts with."""
+    from vllm import LLM, SamplingParams
+
+    if not pathlib.Path(name).exists():
+        write_model(name, kind)
+    model = LLM(name, skip_tokenizer_init=True, dtype="float32", max_model_len=64, seed=3,
                 enforce_eager=True, disable_log_stats=True, **more)
     asked = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True, detokenize=False)
     answers = model.generate([{"prompt_token_ids": prompt} for prompt in prompts], asked, use_tqdm=False)
