@@ -222,10 +222,18 @@ static size_t coded_bits(const uint32_t *weight, const uint8_t *length)
     return bits;
 }
 
+/* No bytes may be at NULL, which memcpy() forbids. */
+static void copy_some(void *to, const void *from, size_t bytes)
+{
+    if (bytes > 0) {
+        memcpy(to, from, bytes);
+    }
+}
+
 static size_t write_raw(const void *src, size_t bytes, uint8_t *to)
 {
     to[0] = KOLO_PLANES_RAW;
-    memcpy(to + KOLO_PLANES_HEAD, src, bytes);
+    copy_some(to + KOLO_PLANES_HEAD, src, bytes);
     return bytes + KOLO_PLANES_HEAD;
 }
 
@@ -451,7 +459,7 @@ bool kolo_planes_decode(unsigned float_bytes, const void *src, size_t coded, voi
         return false;
     }
     if (from[0] == KOLO_PLANES_RAW && coded == bytes + KOLO_PLANES_HEAD) {
-        memcpy(dst, from + KOLO_PLANES_HEAD, bytes);
+        copy_some(dst, from + KOLO_PLANES_HEAD, bytes);
         return true;
     }
     if (from[0] != KOLO_PLANES_CODED || n < FLOATS_LEAST || coded < REST_AT + rest ||
