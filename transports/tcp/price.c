@@ -182,14 +182,18 @@ void kolo_tcp_price_note(struct kolo_link *link, unsigned float_bytes, size_t by
     p->coded += kolo_min(coded, bytes);
 }
 
-void kolo_tcp_price_end(struct kolo_link *link)
+static void tell_sum(const struct kolo_link *link, unsigned float_bytes)
 {
-    for (unsigned float_bytes = 2; float_bytes <= 4; float_bytes += 2) {
-        const struct kolo_tcp_price *p = price_of(link, float_bytes);
-        if (p->bytes > 0) {
-            KOLO_LOG(INFO, NET, "tcp: rank %d to %d: %llu bytes of %s went as %llu",
-                     link->ep->env.rank, link->base.peer.rank, (unsigned long long)p->bytes,
-                     name_of(float_bytes), (unsigned long long)p->coded);
-        }
+    const struct kolo_tcp_price *p = &link->price[float_bytes == 4];
+    if (p->bytes > 0) {
+        KOLO_LOG(INFO, NET, "tcp: rank %d to %d: %llu bytes of %s went as %llu", link->ep->env.rank,
+                 link->base.peer.rank, (unsigned long long)p->bytes, name_of(float_bytes),
+                 (unsigned long long)p->coded);
     }
+}
+
+void kolo_tcp_price_end(const struct kolo_link *link)
+{
+    tell_sum(link, 2);
+    tell_sum(link, 4);
 }

@@ -323,7 +323,7 @@ bool kolo_tcp_price_pays(struct kolo_tcp_socket *s, unsigned float_bytes, const 
 /* A frame of `bytes` was coded to `coded` bytes, and goes so if they are fewer. */
 void kolo_tcp_price_note(struct kolo_link *link, unsigned float_bytes, size_t bytes, size_t coded);
 /* Tell in the log what was coded. */
-void kolo_tcp_price_end(struct kolo_link *link);
+void kolo_tcp_price_end(const struct kolo_link *link);
 
 /* ---- payload.c ---- */
 
