@@ -21,11 +21,11 @@
 #include <stddef.h>
 
 #define GAIN_LEAST 0.05 /* of the bytes */
-#define START_BELOW                                                                                \
-    0.85 /* of the time; a decision that is made stays until the other one is better */
-#define FIRST_KEPT 0.7  /* is supposed before the first frame */
-#define AGAIN_KEPT 0.94 /* is supposed later: one more frame without gain is enough */
-#define NEWEST     0.25 /* the weight of the newest figure in a mean */
+/* Of the time, to begin with. Coding that has begun goes on until it gains nothing. */
+#define START_BELOW 0.92
+#define FIRST_KEPT  0.7  /* is supposed before the first frame */
+#define AGAIN_KEPT  0.94 /* is supposed later: one more frame without gain is enough */
+#define NEWEST      0.25 /* the weight of the newest figure in a mean */
 enum { HOLD_BYTES = 32 << 20, TRY_EVERY = 8, LOOK_US = 500 };
 
 static struct kolo_tcp_price *price_of(struct kolo_link *link, unsigned float_bytes)
