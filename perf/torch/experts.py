@@ -132,9 +132,10 @@ class Layer:
         number, order = mine[places].sort(stable=True)
         places = places[order]
         token = places // chosen.shape[1]
-        results = self.layer._by_mine(tokens[token], number.bincount(minlength=self.share).tolist())
+        rows = tokens.index_select(0, token)
+        results = torch.cat(self.layer._by_mine(rows, number.bincount(minlength=self.share).tolist()))
         sums = torch.zeros(tokens.shape)
-        sums.index_add_(0, token, results * weight.flatten()[places, None])
+        sums.index_add_(0, token, results.float().mul_(weight.flatten()[places, None]))
         part = torch.empty_like(self.tokens)
         dist.reduce_scatter_single(part, sums.to(part.dtype), group=self.group)
         return part

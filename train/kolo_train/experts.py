@@ -76,18 +76,22 @@ class _Exchange(torch.autograd.Function):
         return result, None, None, None
 
 
+def _with_zeros(rows: Tensor, row: Tensor) -> Tensor:
+    """The rows, and one more of zeros where routes were dropped."""
+    return rows if row.numel() == len(rows) else F.pad(rows, (0, 0, 0, 1))
+
+
 class _Combine(torch.autograd.Function):
     """Tokens [tokens, width] from rows [rows, width]: sums in float32 in the order of experts."""
 
     @staticmethod
     def forward(context: Any, rows: Tensor, weight: Tensor, row: Tensor) -> Tensor:  # type: ignore[override]
-        # One row more, of zeros, for what was dropped.
-        padded = F.pad(rows.float(), (0, 0, 0, 1))
+        context.rows = len(rows)
+        padded = _with_zeros(rows, row)
         context.save_for_backward(padded, weight, row)
-        context.dtype = rows.dtype
-        result = weight[:, :1] * padded[row[:, 0]]
+        result = padded.index_select(0, row[:, 0]).float().mul_(weight[:, :1])
         for i in range(1, row.shape[1]):
-            result += weight[:, i : i + 1] * padded[row[:, i]]
+            result += padded.index_select(0, row[:, i]).float().mul_(weight[:, i : i + 1])
         return result.to(rows.dtype)
 
     @staticmethod
@@ -97,9 +101,9 @@ class _Combine(torch.autograd.Function):
         for_rows = torch.empty_like(padded)
         for_weight = torch.empty_like(weight)
         for i in range(row.shape[1]):
-            for_rows[row[:, i]] = weight[:, i : i + 1] * gradient
-            for_weight[:, i] = (padded[row[:, i]] * gradient).sum(1)
-        return for_rows[:-1].to(context.dtype), for_weight, None
+            for_rows[row[:, i]] = (weight[:, i : i + 1] * gradient).to(padded.dtype)
+            for_weight[:, i] = padded.index_select(0, row[:, i]).float().mul_(gradient).sum(1)
+        return for_rows[: context.rows], for_weight, None
 
 
 class _Dispatch(torch.autograd.Function):
@@ -108,15 +112,15 @@ class _Dispatch(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, tokens: Tensor, token: Tensor, row: Tensor) -> Tensor:  # type: ignore[override]
         context.save_for_backward(row)
-        return tokens[token]
+        return tokens.index_select(0, token)
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
         (row,) = context.saved_tensors
-        padded = F.pad(gradient.float(), (0, 0, 0, 1))
-        result = padded[row[:, 0]]
+        padded = _with_zeros(gradient, row)
+        result = padded.index_select(0, row[:, 0]).float()
         for i in range(1, row.shape[1]):
-            result += padded[row[:, i]]
+            result += padded.index_select(0, row[:, i])
         return result.to(gradient.dtype), None, None
 
 
@@ -166,7 +170,7 @@ class Experts(nn.Module):
     def _by_experts(self, rows: Tensor, per_expert: Tensor) -> Tensor:
         """What the experts make of rows, which are in the order of experts, wherever these are."""
         if self.group is None:
-            return self._by_mine(rows, per_expert.tolist())
+            return torch.cat(self._by_mine(rows, per_expert.tolist()))
         # [N, E/N]: how many rows go to each expert; then how many come from each rank for each here.
         counts = per_expert.view(self.ranks, -1).contiguous()
         coming = torch.empty_like(counts)
@@ -177,11 +181,12 @@ class Experts(nn.Module):
         pieces = arrived.split(coming.flatten().tolist())
         share = counts.shape[1]
         ordered = torch.cat([pieces[rank * share + e] for e in range(share) for rank in range(self.ranks)])
-        results = self._by_mine(ordered, coming.sum(0).tolist()).split(coming.t().flatten().tolist())
-        back = torch.cat([results[e * self.ranks + rank] for rank in range(self.ranks) for e in range(share)])
+        results = self._by_mine(ordered, coming.sum(0).tolist())
+        parts = [result.split(sizes) for result, sizes in zip(results, coming.t().tolist(), strict=True)]
+        back = torch.cat([parts[e][rank] for rank in range(self.ranks) for e in range(share)])
         return _Exchange.apply(back, came, sent, self.group)
 
-    def _by_mine(self, rows: Tensor, per_expert: list[int]) -> Tensor:
+    def _by_mine(self, rows: Tensor, per_expert: list[int]) -> list[Tensor]:
         """Each expert on its rows. One without rows runs, too: its gradient is then zero, not missing."""
         parts = zip(self.experts.values(), rows.split(per_expert), strict=True)
-        return torch.cat([expert(part) for expert, part in parts])
+        return [expert(part) for expert, part in parts]
