@@ -113,6 +113,8 @@ class Config:
             raise UsageError(f"--heads {self.heads} cannot be split over {ranks} ranks of tp")
         if self.offload == "host" and self.device == "cpu":
             raise UsageError("--offload host moves from a GPU to host memory; on the CPU, --offload disk")
+        if self.offload == "disk" and self.parallel == "local-sgd":
+            raise UsageError("--parallel local-sgd averages the masters: --offload disk has them in files")
         if self.check and self.seconds:
             raise UsageError("--check compares a number of steps: give --steps, not --seconds")
 
@@ -154,6 +156,11 @@ class Config:
     def compresses(self) -> bool:
         """Gradients do not travel whole."""
         return self.topk > 0 or self.optimizer.startswith("1bit")
+
+    @property
+    def on_disk(self) -> bool:
+        """Parameters and gradients are in files, too: in the ways that let each be on its own."""
+        return self.offload == "disk" and self.device == "cpu" and self.parallel in ("single", "zero3", "fsdp")
 
     @property
     def reads(self) -> bool:

@@ -10,6 +10,7 @@ batch gives the same gradient however many ranks share it.
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import nullcontext
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 from kolo_train.config import Config
 from kolo_train.data import DTYPES
+from kolo_train.disk import parameters_in_files
 from kolo_train.experts import Experts
 
 
@@ -182,7 +184,8 @@ def make_model(config: Config, classes: int, dtype: torch.dtype | None = None) -
     """The model with the weights that follow from the seed, alike on every rank, in `dtype` or the
     run's type."""
     torch.manual_seed(config.seed)
-    model = Layers(OrderedDict(MODELS[config.model](config, classes)))
+    with parameters_in_files() if config.on_disk else nullcontext():
+        model = Layers(OrderedDict(MODELS[config.model](config, classes)))
     model.recompute = config.recompute
     return model.to(config.device, dtype or DTYPES[config.precision])
 

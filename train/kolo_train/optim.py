@@ -7,7 +7,6 @@ each; the optimizer keeps 12 more for each parameter, a float32 master and Adam'
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -18,6 +17,7 @@ from torch.distributed.tensor import DTensor
 
 from kolo_train.compression import OneBitAdam, OneBitLamb
 from kolo_train.config import Config
+from kolo_train.disk import Streamed
 
 BASES: dict[str, type[torch.optim.Optimizer]] = {
     "adamw": torch.optim.AdamW,
@@ -46,40 +46,12 @@ def local_gradient(param: Tensor) -> Tensor | None:
     return gradient
 
 
-class Place:
-    """Where masters and state live: beside the parameters, in host memory, or in files.
-
-    `host` is ZeRO-Offload (Ren et al. 2021, arXiv:2101.06840): the update runs on the CPU.
-    `disk` maps them from files without a name, as ZeRO-Infinity does (arXiv:2104.07857): the kernel
-    reads the pages that a step touches and may drop them at any time between.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    @property
-    def is_elsewhere(self) -> bool:
-        """Not beside the parameters."""
-        return self.name != "none"
-
-    def keep(self, tensor: Tensor) -> Tensor:
-        """A float32 copy of the tensor that lives here."""
-        if self.name == "none":
-            return tensor.detach().float().clone()
-        if self.name == "host":
-            kept = torch.empty(tensor.shape, dtype=torch.float32, pin_memory=tensor.is_cuda)
-        else:
-            # The mapping outlives the file's name, so nothing is left behind whatever happens.
-            with tempfile.NamedTemporaryFile(prefix="kolo-train-") as file:
-                file.truncate(max(4, 4 * tensor.numel()))
-                kept = torch.from_file(file.name, shared=True, size=max(1, tensor.numel()), dtype=torch.float32)
-            kept = kept[: tensor.numel()].view(tensor.shape)
-        return kept.copy_(tensor.detach())
-
-
 class Optimizer(torch.optim.Optimizer):
     """A torch optimizer over what this rank holds of `params`, with float32 masters where a parameter
     has 2 bytes or its state lives elsewhere.
+
+    `place` says where masters and state live: beside the parameters; in `host` memory, where the update then
+    runs (ZeRO-Offload, Ren et al. 2021, arXiv:2101.06840); or on `disk`, from where they are streamed.
 
     A parameter with a master has an optimizer of its own, so that no more than one gradient at a time
     is widened to float32. `grad_scale` divides the gradients of the next step.
@@ -87,28 +59,43 @@ class Optimizer(torch.optim.Optimizer):
 
     def __init__(self, params: Any, base: type[torch.optim.Optimizer], place: str = "none", **defaults: Any) -> None:
         super().__init__(params, defaults)
-        self.place = Place(place)
+        self.place = place
         self.grad_scale = 1.0
         self.masters: list[Tensor] = []
         self.parts: list[tuple[list[nn.Parameter], list[Tensor], torch.optim.Optimizer]] = []
+        self.streamed: Streamed | None = None
         everything = [param for group in self.param_groups for param in group["params"]]
+        if place == "disk":
+            self.everything = everything
+            self.streamed = Streamed([local(param.detach()) for param in everything], base, **defaults)
+            return
         plain = [param for param in everything if not self._needs_master(param)]
         if plain:
             shards = [local(param).detach() if isinstance(param, DTensor) else param for param in plain]
             self.parts.append((plain, shards, base(shards, **defaults)))
         for param in everything:
             if self._needs_master(param):
-                master = self.place.keep(local(param))
+                master = self._keep(local(param))
                 self.masters.append(master)
                 self.parts.append(([param], [master], base([master], **defaults)))
 
     def _needs_master(self, param: Tensor) -> bool:
-        return param.dtype != torch.float32 or self.place.is_elsewhere
+        return param.dtype != torch.float32 or self.place != "none"
+
+    def _keep(self, tensor: Tensor) -> Tensor:
+        """A float32 copy of the tensor in its place."""
+        if self.place == "none":
+            return tensor.detach().float().clone()
+        kept = torch.empty(tensor.shape, dtype=torch.float32, pin_memory=tensor.is_cuda)
+        return kept.copy_(tensor.detach())
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Update every parameter that has a gradient."""
         assert closure is None, "losses are computed before the step"
+        if self.streamed:
+            self.streamed.step(lambda number: local_gradient(self.everything[number]), self.grad_scale)
+            return
         for params, masters, optimizer in self.parts:
             for param, master in zip(params, masters, strict=True):
                 gradient = local_gradient(param)
@@ -117,7 +104,6 @@ class Optimizer(torch.optim.Optimizer):
                     gradient = gradient.to(master.dtype)
                     master.grad = gradient if self.grad_scale == 1.0 else gradient / self.grad_scale
             optimizer.step()
-            self._put_state_in_place(optimizer)
             for master in masters:
                 master.grad = None
         self.publish()
@@ -149,19 +135,10 @@ class Optimizer(torch.optim.Optimizer):
                 mine.copy_(master)
             part.load_state_dict(words)
 
-    def _put_state_in_place(self, optimizer: torch.optim.Optimizer) -> None:
-        """State that the first step made moves to where the masters are."""
-        if self.place.name != "disk":
-            return
-        for state in optimizer.state.values():
-            for name, value in state.items():
-                if torch.is_tensor(value) and value.dim() > 0 and not hasattr(value, "kept"):
-                    state[name] = self.place.keep(value)
-                    state[name].kept = True
-
     def tensors(self) -> Iterator[Tensor]:
-        """All that this rank keeps for its updates: masters, moments."""
+        """All that this rank keeps for its updates in memory: masters, moments."""
         yield from self.masters
+        yield from self.streamed.views if self.streamed else ()
         for _, _, optimizer in self.parts:
             for state in optimizer.state.values():
                 yield from (value for value in state.values() if torch.is_tensor(value))

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from kolo_train.config import Config, UsageError
 from kolo_train.data import make_data
+from kolo_train.disk import keep_gradients_in_files
 from kolo_train.job import Job
 from kolo_train.memory import Memory, bytes_of
 from kolo_train.models import Layers, loss_of, make_model
@@ -40,6 +41,8 @@ class Way:
         model = make_model(config, self.data.classes)
         self.parameter_count = sum(param.numel() for param in model.parameters())
         self.model: nn.Module = self.spread(model)
+        if config.on_disk:
+            keep_gradients_in_files(self.parameters())
         self.optimizer = self.make_optimizer()
 
     # ---- what a way may change
@@ -156,7 +159,9 @@ class Way:
     def notes(self) -> list[str]:
         """What else there is to say of the run, a line each."""
         skipped = self.scaler.skipped
-        return [f"loss scale {self.scaler.scale:g}, {skipped} steps skipped"] if self.scaler.enabled else []
+        notes = [f"loss scale {self.scaler.scale:g}, {skipped} steps skipped"] if self.scaler.enabled else []
+        streamed = getattr(self.optimizer, "streamed", None)
+        return [*notes, f"rank {self.job.rank}: {streamed.said()}"] if streamed else notes
 
 
 def gathered(tensors: State) -> State:

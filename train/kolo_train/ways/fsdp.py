@@ -18,6 +18,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from kolo_train.data import DTYPES
+from kolo_train.disk import mapped
 from kolo_train.models import Layers
 from kolo_train.ways.base import State, Way, gathered
 
@@ -38,6 +39,8 @@ class FullyShardedDataParallel(Way):
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view")
         for layer in model.children():
             fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=self.reshard_layers)
+            if self.config.on_disk:
+                layer._apply(mapped)
         fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=self.reshard_root)
         return model
 
