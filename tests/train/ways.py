@@ -4,7 +4,9 @@
 usage: ways.py BACKEND GROUP...   (as a rank; GROUP names functions below)
 Rank 0 prints TAP. All ranks make the same runs; a fault of one ends the job.
 """
+import gc
 import os
+import resource
 import sys
 import traceback
 from importlib.util import find_spec
@@ -115,6 +117,36 @@ def offload():
     for way in ("ddp", "zero2", "zero3"):
         equal(report_of(way, offload="disk", optimizer="adamw", lr=1e-3), f"{way} with the optimizer's state on disk")
     tell(set(Path("/tmp").glob("kolo-train-*")) <= before, "the files of the state have no name that could stay")
+
+
+def data_bytes():
+    """What RLIMIT_DATA counts of this process."""
+    with open("/proc/self/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmData:")) << 10
+
+
+def limited(allowed, **options):
+    """Steps with so many bytes more than there are now; what they came to, or why they failed."""
+    gc.collect()
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (data_bytes() + allowed, hard))
+    try:
+        return report_of("zero3", optimizer="adamw", lr=1e-3, check=False, **options), None
+    except RuntimeError as error:
+        return None, str(error)
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+
+
+def beyond_memory():
+    """A model whose state is five times the memory it may take; without files it cannot even be made."""
+    report_of("zero3", offload="disk", optimizer="adamw")  # what any first run takes: threads, modules
+    allowed, model = 64 << 20, {"layers": 28, "width": 256, "batch": N, "steps": 2, "recompute": True}
+    report, why = limited(allowed, offload="disk", **model)
+    tell(report is not None and 16 * report.parameters > 5 * allowed and report.losses[-1] < report.losses[0],
+         f"zero3 on {N} ranks trains on disk what has five times the memory allowed", why, report and report.losses)
+    report, why = limited(allowed, **model)
+    tell(report is None and "memory" in why, "in memory the same model does not fit", why)
 
 
 def models():

@@ -9,6 +9,7 @@ touches, and writes and drops them where memory is short. No file has a name tha
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import tempfile
@@ -28,6 +29,14 @@ CHUNK = 1 << 19
 PAGE_ELEMENTS = 1024
 """A chunk has a multiple of this: O_DIRECT wants whole pages."""
 BUFFERS = 3
+
+
+def give_back_freed_memory() -> None:
+    """Tensors are to leave no holes: malloc() maps each on its own, instead of learning to keep such memory."""
+    m_mmap_threshold, least = -3, 256 << 10
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc's; others have nothing to be told
+    if mallopt:
+        mallopt(m_mmap_threshold, least)
 
 
 def mapped(tensor: Tensor) -> Tensor:
@@ -109,7 +118,8 @@ class Streamed:
         elements = min(CHUNK, pages * PAGE_ELEMENTS)
         self.chunks = list(_chunks(sizes, elements))
         self.bytes_of_chunk = (1 + len(self.moments)) * elements * 4
-        self.buffers = [mmap.mmap(-1, self.bytes_of_chunk) for _ in range(BUFFERS)]
+        private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        self.buffers = [mmap.mmap(-1, self.bytes_of_chunk, private) for _ in range(BUFFERS)]
         self.views = [torch.frombuffer(buffer, dtype=torch.float32).view(-1, elements) for buffer in self.buffers]
         self.file = _file_past_the_cache()
         self.threads = ThreadPoolExecutor(2)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from kolo_train.config import Config, UsageError
 from kolo_train.data import make_data
-from kolo_train.disk import keep_gradients_in_files
+from kolo_train.disk import give_back_freed_memory, keep_gradients_in_files
 from kolo_train.job import Job
 from kolo_train.memory import Memory, bytes_of
 from kolo_train.models import Layers, loss_of, make_model
@@ -38,6 +38,8 @@ class Way:
         self.data = make_data(config)
         self.scaler: LossScaler = scaler_of(config)
         self.memory = Memory()
+        if config.on_disk:
+            give_back_freed_memory()
         model = make_model(config, self.data.classes)
         self.parameter_count = sum(param.numel() for param in model.parameters())
         self.model: nn.Module = self.spread(model)
