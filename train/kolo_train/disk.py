@@ -10,7 +10,6 @@ touches, and writes and drops them where memory is short. No file has a name tha
 from __future__ import annotations
 
 import ctypes
-import mmap
 import os
 import tempfile
 import time
@@ -118,9 +117,8 @@ class Streamed:
         elements = min(CHUNK, pages * PAGE_ELEMENTS)
         self.chunks = list(_chunks(sizes, elements))
         self.bytes_of_chunk = (1 + len(self.moments)) * elements * 4
-        private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-        self.buffers = [mmap.mmap(-1, self.bytes_of_chunk, private) for _ in range(BUFFERS)]
-        self.views = [torch.frombuffer(buffer, dtype=torch.float32).view(-1, elements) for buffer in self.buffers]
+        self.views = [_on_pages((1 + len(self.moments)) * elements).view(-1, elements) for _ in range(BUFFERS)]
+        self.buffers = [view.numpy() for view in self.views]
         self.file = _file_past_the_cache()
         self.threads = ThreadPoolExecutor(2)
         self.seconds, self.moved = 0.0, 0
@@ -210,6 +208,13 @@ def _chunks(sizes: Sequence[int], elements: int) -> Iterator[list[Piece]]:
                 chunk, place = [], 0
     if chunk:
         yield chunk
+
+
+def _on_pages(elements: int) -> Tensor:
+    """Zeros that begin on a page."""
+    more = torch.zeros(elements + PAGE_ELEMENTS)
+    first = -more.data_ptr() % (4 * PAGE_ELEMENTS) // 4
+    return more[first : first + elements]
 
 
 def _file_past_the_cache() -> int:
