@@ -28,14 +28,25 @@ CHUNK = 1 << 19
 PAGE_ELEMENTS = 1024
 """A chunk has a multiple of this: O_DIRECT wants whole pages."""
 BUFFERS = 3
+PAGE = 4 * PAGE_ELEMENTS
+MS_SYNC = 4
+LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def give_back_freed_memory() -> None:
     """Tensors are to leave no holes: malloc() maps each on its own, instead of learning to keep such memory."""
     m_mmap_threshold, least = -3, 256 << 10
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc's; others have nothing to be told
+    mallopt = getattr(LIBC, "mallopt", None)  # glibc's; others have nothing to be told
     if mallopt:
         mallopt(m_mmap_threshold, least)
+
+
+def write_back(part: Tensor) -> None:
+    """Write what was changed of a mapped tensor at once: pages that are clean cost the kernel nothing to drop."""
+    size = part.numel() * part.element_size()
+    before = part.data_ptr() % PAGE
+    if size and LIBC.msync(ctypes.c_void_p(part.data_ptr() - before), ctypes.c_size_t(size + before), MS_SYNC):
+        raise OSError(ctypes.get_errno(), "msync() of a file of parameters or gradients")
 
 
 def mapped(tensor: Tensor) -> Tensor:
@@ -49,7 +60,9 @@ def mapped(tensor: Tensor) -> Tensor:
     with tempfile.NamedTemporaryFile(prefix="kolo-train-") as file:
         file.truncate(max(1, size) * tensor.element_size())
         kept = torch.from_file(file.name, shared=True, size=max(1, size), dtype=tensor.dtype)
-    return kept[:size].view(tensor.shape).copy_(tensor.detach())
+    result = kept[:size].view(tensor.shape).copy_(tensor.detach())
+    write_back(result)
+    return result
 
 
 @contextmanager
@@ -79,6 +92,7 @@ def keep_gradients_in_files(params: Sequence[Tensor]) -> None:
             kept = files[id(param)] = mapped(part)
         elif kept.data_ptr() != part.data_ptr():
             kept.copy_(part)
+            write_back(kept)
         if isinstance(gradient, DTensor):
             gradient._local_tensor = kept
         else:
@@ -213,7 +227,7 @@ def _chunks(sizes: Sequence[int], elements: int) -> Iterator[list[Piece]]:
 def _on_pages(elements: int) -> Tensor:
     """Zeros that begin on a page."""
     more = torch.zeros(elements + PAGE_ELEMENTS)
-    first = -more.data_ptr() % (4 * PAGE_ELEMENTS) // 4
+    first = -more.data_ptr() % PAGE // 4
     return more[first : first + elements]
 
 
