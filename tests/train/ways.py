@@ -197,9 +197,13 @@ def unflushed():
 def seen():
     """Communication, as the profiler sees it."""
     for way, words in (("ddp", {"all_reduce"}), ("zero3", {"all_gather"}), ("pp-gpipe", {"send", "recv"})):
-        shares = report_of(way, check=False).communication
+        report = report_of(way, check=False)
+        shares = report.communication
         tell(any(word in name for word in words for name in shares) and 0 < shares.get("all", 0) <= 1,
              f"{way}'s communication is seen by collective", shares)
+        if way == "ddp":
+            tell(report.handed_bytes == 4 * report.parameters, "ddp hands each gradient to one call a step",
+                 report.handed_bytes, report.parameters)
 
 
 def horovod():

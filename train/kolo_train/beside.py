@@ -26,6 +26,7 @@ COLUMNS: dict[str, Callable[[Run], str]] = {
     "ms a step": lambda run: f"{run['step_seconds'] * 1e3:.1f}",
     "MiB, largest rank": lambda run: f"{_memory(run):.2f}",
     "communication": lambda run: f"{_communication(run):.1%}",
+    "MiB to calls": lambda run: f"{run['handed_bytes'] / 2**20:.2f}",
 }
 
 

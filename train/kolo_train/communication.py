@@ -4,21 +4,30 @@
 PyTorch's profiler tells: a backend opens a range for each operation, "kolo:all_reduce", which ends when
 the operation does, also for those that run while backward goes on. So a share says how long a
 collective was under way, which may hide behind computation. As the profiler costs time, a few steps
-are sampled, and they do not count for samples/s. On a GPU the range of kolo ends when the call is queued,
-and its kernels run in one rank for all: nothing is said there.
+are sampled, and they do not count for samples/s. The ranges also tell what tensors a rank hands to a call, to
+be sent, reduced or gathered; what it receives by `recv` does not count. On a GPU the range of kolo ends
+when the call is queued, and its kernels run in one rank for all: nothing is said there.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
 from torch.autograd.profiler import profile
 
 FIRST_STEP = 2  # the first ones set up communicators and buffers
 SAMPLES = 5
+RECEIVE = ("recv", "recvAnySource")
+ITEM_BYTES = {
+    "float": 4, "double": 8, "c10::BFloat16": 2, "c10::Half": 2, "int": 4, "long int": 8, "long": 8,
+    "unsigned char": 1, "signed char": 1, "bool": 1, "short": 2,
+}  # fmt: skip
+"""By the names that the profiler has for types."""
 
 
 def sampled(step: int, steps: int) -> bool:
@@ -36,11 +45,13 @@ class Communication:
         self.is_seen = device == "cpu" or backend == "nccl"
         self.step_seconds = 0.0
         self.seconds: dict[str, float] = defaultdict(float)
+        self.samples = 0
+        self.handed = 0  # bytes
 
     @contextmanager
     def sample(self) -> Iterator[None]:
         """Profile the step within."""
-        with profile(use_device="cuda" if self.device == "cuda" else None) as profiler:
+        with profile(use_device="cuda" if self.device == "cuda" else None, record_shapes=True) as profiler:
             start = time.perf_counter()
             yield
             self.step_seconds += time.perf_counter() - start
@@ -48,6 +59,7 @@ class Communication:
 
     def _add(self, profiler: profile) -> None:
         spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        self.samples += 1
         recorded = profiler.kineto_results
         # The events as they were recorded: to make a tree of them takes longer than a step.
         for event in recorded.events() if recorded else ():
@@ -56,6 +68,8 @@ class Communication:
                 span = (event.start_ns(), event.start_ns() + event.duration_ns())
                 spans[name].append(span)
                 spans["all"].append(span)
+                if name not in RECEIVE and event.name().startswith(self.prefix):
+                    self.handed += _bytes_of(event)
         for name, of_name in spans.items():
             self.seconds[name] += _covered(of_name) / 1e9
 
@@ -69,11 +83,22 @@ class Communication:
             return name.removeprefix(self.prefix).split(" ")[0].removeprefix("_").removesuffix("_base")
         return None
 
+    def bytes_a_step(self) -> float:
+        """What this rank handed to calls in a sampled step."""
+        return self.handed / self.samples if self.samples else 0.0
+
     def shares(self) -> dict[str, float]:
         """Part of the sampled steps, 0 to 1, in which each collective was under way; "all" is any."""
         if self.step_seconds == 0:
             return {}
         return {name: min(1.0, seconds / self.step_seconds) for name, seconds in self.seconds.items()}
+
+
+def _bytes_of(event: torch._C._autograd._KinetoEvent) -> int:
+    """Of the tensors that a call was given."""
+    return sum(
+        math.prod(shape) * ITEM_BYTES.get(dtype, 0) for shape, dtype in zip(event.shapes(), event.dtypes(), strict=True)
+    )
 
 
 def _covered(spans: list[tuple[int, int]]) -> int:

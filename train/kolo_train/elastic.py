@@ -240,6 +240,7 @@ class Trainer:
             step_seconds=seconds,
             samples_per_s=self.config.batch / seconds,
             communication={},
+            handed_bytes=0.0,
             memory=[self.way.measure_memory()],
             notes=self._notes(),
         )

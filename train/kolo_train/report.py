@@ -65,7 +65,8 @@ def _communication(report: Report) -> str:
         return "communication   none" if report.ranks == 1 else "communication   not measured"
     parts = {name: share for name, share in report.communication.items() if name != "all"}
     shown = ", ".join(f"{name} {share:.1%}" for name, share in sorted(parts.items(), key=lambda part: -part[1]))
-    return f"communication   {report.communication.get('all', 0):.1%} of a step: {shown or 'nothing seen'}"
+    handed = f"; {report.handed_bytes / 2**20:.2f} MiB a step" if report.handed_bytes else ""
+    return f"communication   {report.communication.get('all', 0):.1%} of a step: {shown or 'nothing seen'}{handed}"
 
 
 def _memory(report: Report) -> list[str]:

@@ -31,6 +31,7 @@ class Trace:
     losses: list[float | None] = field(default_factory=list)
     seconds: list[float | None] = field(default_factory=list)  # of each step; None where profiled
     shares: dict[str, float] = field(default_factory=dict)
+    handed: float = 0.0  # bytes a step
     memory: Memory = field(default_factory=Memory)
     notes: list[str] = field(default_factory=list)
 
@@ -46,6 +47,7 @@ class Report:
     step_seconds: float  # mean of the steps that were neither the first ones nor profiled
     samples_per_s: float
     communication: dict[str, float]  # share of a step by collective, mean over ranks
+    handed_bytes: float  # to calls in a step, by the rank that handed over most; 0 where nobody knows
     memory: list[Memory]  # of each rank
     notes: list[str]
     check: Check | None = None
@@ -92,6 +94,7 @@ def _train(way: Way, config: Config, job: Job, quiet: bool) -> Trace:
                 progress.total = steps
     way.finish()
     trace.shares = communication.shares()
+    trace.handed = communication.bytes_a_step()
     trace.memory = way.measure_memory()
     trace.notes = way.notes()
     return trace
@@ -145,6 +148,7 @@ def _report(config: Config, job: Job, way: Way, traces: list[Trace]) -> Report:
         step_seconds=step_seconds,
         samples_per_s=config.batch / step_seconds,
         communication={name: sum(t.shares.get(name, 0.0) for t in shown) / len(shown) for name in names},
+        handed_bytes=max(trace.handed for trace in traces),
         memory=[trace.memory for trace in traces],
         notes=list(dict.fromkeys(notes)),
     )
