@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The thread that watches over a process's communicators.
  *
- * Each other process of this host that is a member of one has a connection here, which ends when
- * that process ends or becomes another program (life.h), and a pidfd, which becomes readable when
- * that process ends, whatever its forked children hold. Where both are denied the thread looks into
- * /proc instead. Ten times a second it also looks at the boards that have changed: what other
+ * It watches some of the other processes of this host that are members (ring.h). Each of these has a
+ * connection here, which ends when that process ends or becomes another program (life.h), and a
+ * pidfd, which becomes readable when that process ends, whatever its forked children hold. Where both
+ * are denied the thread looks into /proc instead. What it finds it notes on the boards. Ten times a second it also looks at the boards that have changed: what other
  * members found, and whether they make the same calls. The end of a process of another host comes
  * over a connection; while no call looks there, the thread sleeps on these, too.
  *
@@ -15,6 +15,7 @@
 #include "core/failure/failure.h"
 #include "core/health/life.h"
 #include "core/health/look.h"
+#include "core/health/ring.h"
 #include "core/health/waits.h"
 #include "util/descriptor.h"
 #include "util/threads.h"
@@ -54,12 +55,6 @@ static struct {
 } watch = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- processes ---- */
-
-static bool shares_host(const struct kolo_comm *c, int q)
-{
-    const struct kolo_peer *me = &c->member[c->ranks.rank].peer, *peer = &c->member[q].peer;
-    return peer->host == me->host && peer->process != me->process;
-}
 
 /* The process that an event tells of. NULL: the wake-up; or it is not watched that way any more. */
 static struct watched *find_told(uint64_t token)
@@ -143,6 +138,7 @@ static kolo_status add_process(struct kolo_member *m)
         watch_process(p, m);
     }
     atomic_store(&m->pid_here, p->life.pid);
+    m->watched = true;
     p->users++;
     return KOLO_OK;
 }
@@ -165,9 +161,12 @@ static void drop_process(uint64_t process)
 
 /* ---- what is found ---- */
 
+/* Whether rank q is of this life of the process, which may have left all communicators, and have come
+ * back to others. */
 static bool is_of(const struct kolo_comm *c, int q, const struct watched *p)
 {
-    return c->member[q].peer.process == p->process && shares_host(c, q);
+    return c->member[q].peer.process == p->process && kolo_ring_has(c, q) &&
+           memcmp(c->member[q].life, p->name, sizeof p->name) == 0;
 }
 
 /* Whether a communicator loses a rank with this process. */
@@ -250,6 +249,37 @@ static void check_descriptors(struct watcher *w)
     }
 }
 
+static void tell_if_gone(const struct kolo_comm *c, int q)
+{
+    const struct watched *p = find_process(c->member[q].peer.process);
+    if (p != NULL && p->life.gone) {
+        tell_of_process(p);
+    }
+}
+
+/* Watch the next processes of each ring in place of those that have ended or left. Those that have
+ * ended already are told of at once, and do not count. Without memory, the others watch. */
+static void watch_more(void)
+{
+    for (struct kolo_comm *c = watch.comms; c != NULL; c = c->health.next) {
+        int q = kolo_ring_next(c);
+        while (q >= 0 && add_process(&c->member[q]) == KOLO_OK) {
+            tell_if_gone(c, q);
+            q = kolo_ring_next(c);
+        }
+    }
+}
+
+void kolo_watchdog_watch(struct kolo_comm *c, int q)
+{
+    pthread_mutex_lock(&watch.lock);
+    if (c->health.watched && kolo_ring_has(c, q) && !c->member[q].watched &&
+        add_process(&c->member[q]) == KOLO_OK) {
+        tell_if_gone(c, q);
+    }
+    pthread_mutex_unlock(&watch.lock);
+}
+
 void kolo_watchdog_look(void)
 {
     pthread_mutex_lock(&watch.lock);
@@ -258,6 +288,10 @@ void kolo_watchdog_look(void)
         if (kolo_life_is_over(&p->life)) {
             tell_of_process(p);
         }
+    }
+    watch_more();
+    for (struct kolo_comm *c = watch.comms; c != NULL; c = c->health.next) {
+        kolo_look_fates(c);
     }
     pthread_mutex_unlock(&watch.lock);
 }
@@ -294,6 +328,7 @@ static bool look_around(const struct epoll_event *event, int n)
             tell_of_process(p); /* again, if communicators came since */
         }
     }
+    watch_more();
     for (struct kolo_comm *c = watch.comms; c != NULL; c = c->health.next) {
         changed = kolo_look_at(c) || changed;
     }
@@ -326,7 +361,8 @@ static void *run_watchdog(void *arg)
         heard = kolo_look_ears_have(&ears, 2, ears.count);
         if (self->stop || kolo_look_ears_have(&ears, 0, 2) || n > 0 || kolo_now_us() >= look_us) {
             idle = !self->stop && look_around(event, n) ? 0 : idle + 1;
-            const bool often = idle < IDLE_TICKS || kolo_look_ears_any(watch.comms);
+            const bool often = idle < IDLE_TICKS || kolo_look_ears_any(watch.comms) ||
+                               kolo_ring_relies(watch.comms);
             look_us = kolo_now_us() + (often ? TICK_MS : IDLE_TICK_MS) * 1e3;
         } else if (kolo_look_ears_hear(watch.comms)) {
             idle = 0;
@@ -412,24 +448,20 @@ static void register_fork(void)
     (void)pthread_atfork(before_fork, in_parent, in_child);
 }
 
-/* Those of the first `n` ranks. */
-static void drop_processes(const struct kolo_comm *c, int n)
+static void drop_processes(struct kolo_comm *c)
 {
-    for (int q = 0; q < n; q++) {
-        if (shares_host(c, q)) {
+    for (int q = 0; q < c->ranks.nranks; q++) {
+        if (c->member[q].watched) {
+            c->member[q].watched = false;
             drop_process(c->member[q].peer.process);
         }
     }
 }
 
-static kolo_status add_processes(const struct kolo_comm *c)
+static kolo_status add_processes(struct kolo_comm *c)
 {
-    for (int q = 0; q < c->ranks.nranks; q++) {
-        const kolo_status st = shares_host(c, q) ? add_process(&c->member[q]) : KOLO_OK;
-        if (st != KOLO_OK) {
-            drop_processes(c, q);
-            return st;
-        }
+    for (int q = kolo_ring_next(c); q >= 0; q = kolo_ring_next(c)) {
+        KOLO_TRY(add_process(&c->member[q]));
     }
     return KOLO_OK;
 }
@@ -444,7 +476,9 @@ kolo_status kolo_watchdog_add(struct kolo_comm *c)
         st = start_thread(&watch.watcher);
     }
     st = st == KOLO_OK ? add_processes(c) : st;
-    if (st == KOLO_OK) {
+    if (st != KOLO_OK) {
+        drop_processes(c);
+    } else {
         c->health.next = watch.comms;
         watch.comms = c;
         c->health.watched = true;
@@ -464,7 +498,7 @@ void kolo_watchdog_remove(struct kolo_comm *c)
          at = &(*at)->health.next) {
         if (*at == c) {
             *at = c->health.next;
-            drop_processes(c, c->ranks.nranks);
+            drop_processes(c);
             break;
         }
     }
