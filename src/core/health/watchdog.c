@@ -83,26 +83,10 @@ static bool is_whole(const struct watcher *w)
     return kolo_epoll_is_own(w->epoll, &w->wake.heard, woken);
 }
 
-/* Told once; what has ended stays so. Without a place in the epoll it is closed: -1. */
-static int poll_for(const struct watcher *w, int fd, uint64_t token)
+/* -1: there is none, or none that is kolo's any more. */
+static int whole_epoll(void)
 {
-    struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.u64 = token};
-    if (fd >= 0 && is_whole(w) && epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &event) == 0) {
-        return fd;
-    }
-    if (fd >= 0) {
-        close(fd);
-    }
-    return -1;
-}
-
-/* A forked child may hold it, too, so closing it alone would not be enough. */
-static void stop_polling(int *fd)
-{
-    if (*fd >= 0 && is_whole(watch.watcher)) {
-        kolo_epoll_close(watch.watcher->epoll, *fd);
-    }
-    *fd = -1;
+    return is_whole(watch.watcher) ? watch.watcher->epoll : -1;
 }
 
 /* Find out how the process can be watched, and do it. */
@@ -111,8 +95,7 @@ static void watch_process(struct watched *p, const struct kolo_member *m)
     p->token = ++watch.tokens;
     memcpy(p->name, m->life, sizeof p->name);
     kolo_life_watch(m->life, m->peer.pid, m->pid_here > 0, &p->life);
-    p->life.fd = poll_for(watch.watcher, p->life.fd, p->token);
-    p->life.pidfd = poll_for(watch.watcher, p->life.pidfd, p->token);
+    kolo_life_poll(&p->life, whole_epoll(), p->token);
     if (p->life.fd < 0 && p->life.pidfd < 0 && !p->life.gone) {
         KOLO_LOG(INFO, INIT,
                  "no descriptor tells of the end of process %d: it is looked for in /proc",
@@ -133,8 +116,7 @@ static kolo_status add_process(struct kolo_member *m)
         p->next = watch.processes;
         watch.processes = p;
     } else if (memcmp(p->name, m->life, sizeof p->name) != 0) { /* it had left all communicators */
-        stop_polling(&p->life.fd);
-        stop_polling(&p->life.pidfd);
+        kolo_life_end_poll(&p->life, whole_epoll());
         watch_process(p, m);
     }
     atomic_store(&m->pid_here, p->life.pid);
@@ -150,8 +132,7 @@ static void drop_process(uint64_t process)
         if (p->process == process) {
             if (--p->users == 0) {
                 *at = p->next;
-                stop_polling(&p->life.fd);
-                stop_polling(&p->life.pidfd);
+                kolo_life_end_poll(&p->life, whole_epoll());
                 free(p);
             }
             return;
