@@ -79,11 +79,18 @@ static kolo_status wait_for(struct kolo_comm *comm, int rank)
     return kolo_recv(&none, 1, KOLO_INT32, rank, comm, NULL);
 }
 
-/* The test stops the others once all have said that they are here. */
+/* The test stops the others once all have said that they are here. A first message has opened the
+ * link to the victim, which could not be opened later. */
 static int stopped(struct kolo_comm *comm, int victim)
 {
     const int me = kolo_comm_rank(comm);
-    const kolo_status st = sum(comm);
+    const int32_t first = 1;
+    kolo_status st = sum(comm);
+    if (st == KOLO_OK && me == victim) {
+        st = kolo_send(&first, 1, KOLO_INT32, victim + 1, comm, NULL);
+    } else if (st == KOLO_OK && me == victim + 1) {
+        st = wait_for(comm, victim);
+    }
     (void)puts("here");
     (void)fflush(stdout);
     if (st == KOLO_OK && me == victim + 1) {

@@ -18,7 +18,7 @@ RING = 8  # processes that each one watches: KOLO_RING_WATCHED
 
 class Job:
     def __init__(self, nranks, *arguments):
-        env = {**os.environ, "KOLO_NRANKS": str(nranks), "KOLO_TIMEOUT_MS": "30000",
+        env = {**os.environ, "KOLO_NRANKS": str(nranks), "KOLO_TIMEOUT_MS": "15000",
                "KOLO_JOB": f"many-{os.getpid()}-{'-'.join(arguments)}"}
         self.ranks = [subprocess.Popen([MANY, *arguments], stdin=subprocess.PIPE, text=True,
                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
