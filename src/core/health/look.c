@@ -158,7 +158,8 @@ static void watch_beats(struct kolo_comm *c)
 {
     atomic_fetch_add_explicit(&c->health.slot->beats, 1, memory_order_relaxed);
     kolo_look_say_runs(c);
-    for (int q = 0; q < c->ranks.nranks; q++) {
+    bool sees_all = true;
+    for (int q = 0; q < c->ranks.nranks && !c->health.sees_all; q++) {
         struct kolo_member *m = &c->member[q];
         const struct kolo_board_slot *slot =
             atomic_load(&m->pid_here) == 0 ? kolo_comm_slot(c, q) : NULL;
@@ -168,7 +169,9 @@ static void watch_beats(struct kolo_comm *c)
             m->beats = beats;
             atomic_store(&m->beats_us, (uint64_t)kolo_now_us());
         }
+        sees_all = sees_all && slot == NULL;
     }
+    c->health.sees_all = sees_all;
 }
 
 bool kolo_look_is_still(const struct kolo_comm *c, int q)

@@ -29,6 +29,7 @@ struct kolo_health {
     struct kolo_board_slot *own_slot;
     struct kolo_comm *next; /* in the watchdog's list */
     bool watched;
+    bool sees_all; /* this process sees those of all members on the board in /proc */
     struct kolo_ring ring;
     uint32_t seen_fates; /* of the board; under the watchdog's lock */
     uint64_t seen_calls; /* of all members when the watchdog last compared their calls */
