@@ -245,7 +245,8 @@ static int phases_of(const struct kolo_plan *plan)
 static int peers_of(const struct kolo_plan *plan)
 {
     int most = 0;
-    for (int rank = 0; rank < plan->shape.nranks && plan->shape.nranks <= KOLO_MODEL_RANKS; rank++) {
+    for (int rank = 0; rank < plan->shape.nranks && plan->shape.nranks <= KOLO_MODEL_RANKS;
+         rank++) {
         uint64_t seen = 0; /* one bit a rank */
         for (int i = 0; i < plan->rank[rank].count; i++) {
             const int peer = plan->rank[rank].step[i].peer;

@@ -28,8 +28,7 @@ static bool has_process(const struct kolo_comm *c, int q)
 {
     const struct kolo_ring *ring = &c->health.ring;
     int i = 0;
-    while (i < ring->count &&
-           c->member[ring->rank[i]].peer.process != c->member[q].peer.process) {
+    while (i < ring->count && c->member[ring->rank[i]].peer.process != c->member[q].peer.process) {
         i++;
     }
     return i < ring->count;

@@ -253,7 +253,9 @@ static void watch_more(void)
 
 void kolo_watchdog_watch(struct kolo_comm *c, int q)
 {
-    pthread_mutex_lock(&watch.lock);
+    if (pthread_mutex_trylock(&watch.lock) != 0) {
+        return; /* the caller may hold other locks, and asks again */
+    }
     if (c->health.watched && kolo_ring_has(c, q) && !c->member[q].watched &&
         add_process(&c->member[q]) == KOLO_OK) {
         tell_if_gone(c, q);
