@@ -261,10 +261,10 @@ static_assert(KOLO_MODEL_RANKS <= 64, "a bit a rank");
 
 /* A call's part of the links that the first call opens. Where many ranks share a core, that takes
  * seconds, so a plan with few peers is preferred unless many calls would repay the others' links.
- * Measured: 80 us a link with 128 ranks on 2 cores, 380 us with 512. */
+ * Measured: 400 us a link with 512 ranks on 2 cores, where the kernel has the most to look through. */
 static double links_us(const struct kolo_model *model, double peers)
 {
-    static const double LINK_US = 100, CALLS = 1000;
+    enum { LINK_US = 100, CALLS = 1000 };
     const double crowd = model->nranks / ((double)model->costs.cores * model->nhosts);
     return crowd > 1 ? peers * LINK_US * crowd / CALLS : 0;
 }
