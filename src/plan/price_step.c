@@ -284,8 +284,8 @@ static void remember_step(struct kolo_pricer *p, const struct kolo_event *e)
     struct kolo_price_newest *newest = &p->newest[e->rank * p->plan->lanes + e->step->lane];
     const bool receives = e->message >= 0 && e->step->op != KOLO_SEND && way_of(p, e) != FROM_IN;
     const bool waited = newest->waited && newest->tile == e->tile && e->step->op != KOLO_SEND;
-    const double sum_us_per_byte = receives ? link_price(p, e->step->peer, e->rank).sum_us_per_byte
-                                            : newest->sum_us_per_byte;
+    const double sum_us_per_byte =
+        receives ? link_price(p, e->step->peer, e->rank).sum_us_per_byte : newest->sum_us_per_byte;
     *newest = (struct kolo_price_newest){e->step, e->tile, receives || waited, newest->far_us,
                                          sum_us_per_byte};
 }
