@@ -106,7 +106,7 @@ static kolo_status make_host(struct kolo_gpu_path *p, struct kolo_comm **out)
 
 static kolo_status join_proxy(struct kolo_gpu_path *p, struct kolo_gpu *gpu, bool fuses)
 {
-    struct kolo_comm *host = NULL;
+    struct kolo_comm *host = NULL, *desk = NULL;
     if (fuses && p->comm->ranks.rank == 0) {
         KOLO_TRY(kolo_gpu_enter(gpu));
         const kolo_status st = kolo_gpu_load(gpu);
@@ -114,7 +114,12 @@ static kolo_status join_proxy(struct kolo_gpu_path *p, struct kolo_gpu *gpu, boo
         KOLO_TRY(st);
     }
     KOLO_TRY(make_host(p, &host));
-    return kolo_proxy_open(&p->env, host, gpu, fuses, &p->proxy);
+    const kolo_status st = fuses ? make_host(p, &desk) : KOLO_OK;
+    if (st != KOLO_OK) {
+        p->env.destroy(host);
+        return st;
+    }
+    return kolo_proxy_open(&p->env, host, desk, gpu, &p->proxy);
 }
 
 /* The driver reads the variable when the GPU's context is made: too early for kolo to set it. */
