@@ -131,7 +131,7 @@ static void warn_of_queues(const struct kolo_comm *c)
     if (c->ranks.rank == 0 && queues < MOST && c->ranks.nranks + OTHERS > queues) {
         KOLO_LOG(WARN, INIT,
                  "GPU %d: %d ranks of one process share %d hardware queues, in which a stream that "
-                 "waits holds up those behind it; graphs and messages of these ranks can hang. Set "
+                 "waits holds up those behind it; graphs of these ranks can hang. Set "
                  "CUDA_DEVICE_MAX_CONNECTIONS=%d before the first call of CUDA",
                  c->options.cuda_ordinal, c->ranks.nranks, queues, MOST);
     }

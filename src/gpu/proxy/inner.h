@@ -18,7 +18,7 @@ struct kolo_proxy_job { /* a call of this rank, for the thread */
     struct kolo_gpu_call call;
     struct kolo_counts v;
     struct kolo_shared_gpu_met met; /* if ranks that share the GPU can run it */
-    _Atomic int users; /* who enqueues it and the thread, or `kept` and the graph */
+    _Atomic int users;              /* who enqueues it and the thread, or `kept` and the graph */
     /* [nmessages], instead of a collective; then only call.stream is set. */
     struct kolo_message *message;
     int nmessages;
@@ -37,7 +37,7 @@ struct kolo_proxy {
     struct kolo_gpu_block *words; /* of `done` and of shared.words */
     _Atomic uint32_t *done;
     kolo_cuda_address done_at;
-    struct kolo_staging staging;   /* only the thread uses it */
+    struct kolo_staging staging; /* only the thread uses it */
     struct kolo_shared_gpu shared;
 
     /* Of the members up to `lock`, and of a part of `shared`. It is held while a call is enqueued,

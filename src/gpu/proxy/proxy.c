@@ -36,8 +36,8 @@ static kolo_status serve_job(struct kolo_proxy_job *job, bool *released_out)
         return kolo_barrier(r->host, NULL);
     }
     if (can_fuse(r, job)) {
-        KOLO_TRY(kolo_shared_gpu_run(&r->shared, &job->met, r->staging.in.stream, &fused,
-                                     released_out));
+        KOLO_TRY(
+            kolo_shared_gpu_run(&r->shared, &job->met, r->staging.in.stream, &fused, released_out));
     }
     return fused ? KOLO_OK : kolo_staging_run(&r->staging, &job->call, &job->v);
 }

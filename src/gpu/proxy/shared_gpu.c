@@ -95,9 +95,8 @@ kolo_status kolo_shared_gpu_meet(struct kolo_shared_gpu *l, const struct kolo_gp
 {
     const struct kolo_shared_gpu_offer mine = kolo_shared_gpu_offer(l, call, captured);
     *out = (struct kolo_shared_gpu_met){.key = mine.key, .number = ++l->meetings};
-    return l->host->ranks.rank == 0
-               ? lead_meeting(l, &mine, &out->ranks)
-               : kolo_send(&mine, sizeof mine, KOLO_UINT8, 0, l->desk, NULL);
+    return l->host->ranks.rank == 0 ? lead_meeting(l, &mine, &out->ranks)
+                                    : kolo_send(&mine, sizeof mine, KOLO_UINT8, 0, l->desk, NULL);
 }
 
 /* ---- running ---- */

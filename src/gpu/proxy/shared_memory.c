@@ -40,7 +40,8 @@ static bool is_known(const struct kolo_shared_gpu *l, kolo_cuda_address at,
         return false;
     }
     const struct kolo_cuda_ipc_memory *known = &l->known[id % KOLO_SHARED_GPU_KNOWN];
-    if (id == 0 || known->id != id || known->by_fd != 0 || at < known->base || at >= known->base + known->bytes) {
+    if (id == 0 || known->id != id || known->by_fd != 0 || at < known->base ||
+        at >= known->base + known->bytes) {
         return false;
     }
     *out = *known;
@@ -57,8 +58,7 @@ static bool offer_descriptor(struct kolo_shared_gpu *l, const struct kolo_cuda_i
         return true;
     }
     const int fd = l->sockets.works ? kolo_cuda_ipc_export(l->gpu->cuda, memory) : -1;
-    const bool done =
-        fd >= 0 && kolo_unix_socket_send(&l->sockets, 0, &note, sizeof note, fd);
+    const bool done = fd >= 0 && kolo_unix_socket_send(&l->sockets, 0, &note, sizeof note, fd);
     if (fd >= 0) {
         (void)close(fd);
     }
@@ -253,8 +253,7 @@ void kolo_shared_gpu_take_descriptors(struct kolo_shared_gpu *l)
 {
     int q = 0, fd = -1;
     struct note note;
-    while (l->sockets.works &&
-           kolo_unix_socket_take(&l->sockets, &q, &note, sizeof note, &fd)) {
+    while (l->sockets.works && kolo_unix_socket_take(&l->sockets, &q, &note, sizeof note, &fd)) {
         const struct kolo_cuda_ipc_memory memory = {
             .base = note.base, .bytes = note.bytes, .id = note.id};
         struct kolo_shared_gpu_mapping *m = find_mapping(l, q, &memory);
