@@ -274,13 +274,16 @@ template <class F, int bytes> struct Unroll {
     };
 };
 
-/* The packs of a piece, and the units before and behind them. */
-template <class F, int bytes, class P> KOLO_GPU void fold_in_packs(const P &p, const Who &who)
+/* The packs of a piece, and the units before and behind them; all units if the buffers do not lie
+ * alike. */
+template <class F, int bytes, class P>
+KOLO_GPU void fold_in_packs(const P &p, uint64_t differ, const Who &who)
 {
     typedef typename F::Elem Elem;
     enum { unroll = Unroll<F, bytes>::value, in_pack = Pack<typename F::Type, bytes>::count };
+    const uint64_t first = (uint64_t)(uintptr_t)source(p, 0);
     const uint64_t head =
-        units_before_packs<Elem>((uint64_t)(uintptr_t)source(p, 0), p.count, bytes);
+        differ % bytes != 0 ? p.count : units_before_packs<Elem>(first, p.count, bytes);
     const uint64_t packs = (p.count - head) / in_pack, tail = head + packs * in_pack;
     const uint64_t stride = who.threads, head_bytes = head * sizeof(Elem);
     uint64_t i = who.thread;
@@ -300,29 +303,23 @@ template <class F, int bytes, class P> KOLO_GPU void fold_in_packs(const P &p, c
     }
 }
 
+/* Narrow packs are for copies alone: kernels that fold have no registers left for them. */
 template <class F, class P> KOLO_GPU void fold_piece(const P &p, const Who &who)
 {
-    const uint32_t bytes = pack_bytes(differences(p));
-    if (bytes == 16) {
-        fold_in_packs<F, 16>(p, who);
-        return;
-    }
-    /* For copies alone: kernels that fold have no registers left for it. */
+    const uint64_t differ = differences(p);
     if constexpr (F::folds == 0 && sizeof(typename F::Elem) < 8) {
-        if (bytes == 8) {
-            fold_in_packs<F, 8>(p, who);
+        if (pack_bytes(differ) == 8) {
+            fold_in_packs<F, 8>(p, differ, who);
             return;
         }
     }
     if constexpr (F::folds == 0 && sizeof(typename F::Elem) < 4) {
-        if (bytes >= 4) {
-            fold_in_packs<F, 4>(p, who);
+        if (pack_bytes(differ) == 4) {
+            fold_in_packs<F, 4>(p, differ, who);
             return;
         }
     }
-    for (uint64_t i = who.thread; i < p.count; i += who.threads) {
-        fold_one<F>(p, i);
-    }
+    fold_in_packs<F, 16>(p, differ, who);
 }
 
 /* A kernel for moves. Units: elements of more than 8 bytes are copied as several. */
