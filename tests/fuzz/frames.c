@@ -88,7 +88,8 @@ static void begin(struct play *p, unsigned flags)
     kolo_carrier_join(&p->link->base, &p->ep.all, p->link, &(struct kolo_peer){.rank = 1});
     p->link->nsockets = 1;
     p->link->sums = p->sums;
-    p->ep.codes = p->link->decodes = (flags & 4) != 0;
+    p->link->decodes = (flags & 4) != 0;
+    p->ep.codes = p->link->decodes ? KOLO_TCP_CODES_ALWAYS : KOLO_TCP_CODES_NEVER;
     if (kolo_tcp_lossless_prepare(&p->ep) != KOLO_OK) {
         abort();
     }

@@ -25,11 +25,11 @@ MORE = {"plugin": ["src/plugin/defaults.c", "src/plugin/struct.c", *(f"src/plan/
         "hub": ["src/boot/hub_job.c", "src/boot/hub_text.c", "src/boot/wire.c"],
         "rank": ["src/boot/hub.c", "src/boot/hub_job.c", "src/boot/hub_text.c", "src/boot/wire.c"],
         "words": ["src/boot/*.c", "src/tune/*.c", "src/exec/reduce/copy.c", "src/plan/*.c", "src/plan/verify/*.c", "algos/*.c"],
-        "log": ["tools/log_*.c"]}
+        "planes": ["transports/tcp/planes.c"], "log": ["tools/log_*.c"]}
 CORPORA = {"machine": ["fuzz/machine", "topologies", "nccl-8gpu-4nic.xml", "hwloc-4gpu-nvswitch.xml",
                        "smi-4gpu.txt"], "log": ["fuzz/log", "logs"],
            "graphs": ["fuzz/graphs", "topologies/nccl-graphs.xml"], "plugin": ["fuzz/plugin"], "frames": ["fuzz/frames"],
-           "hub": ["fuzz/hub"], "rank": ["fuzz/rank"], "words": ["fuzz/words"]}
+           "hub": ["fuzz/hub"], "planes": ["fuzz/planes"], "rank": ["fuzz/rank"], "words": ["fuzz/words"]}
 if os.path.exists("/usr/include/infiniband/verbs.h"):
     MORE["verbs"] = ["transports/acceptor.c", "transports/carrier.c", "transports/doubt.c", "src/memory/lasting.c", "transports/verbs/[!n]*.c"]  # not none.c
     CORPORA["verbs"] = ["fuzz/verbs"]

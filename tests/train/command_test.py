@@ -53,6 +53,21 @@ def a_run(folder):
     check(status == 0 and out.count("zero1 over kolo") == 2 and "1.00 times" in out, "runs are put side by side", out, err)
 
 
+def several_ways(folder):
+    """--compare: every way's run, a table and a picture of all."""
+    picture, figures = Path(folder) / "ways.png", Path(folder) / "ways.json"
+    status, out, err = train("--compare", "single,ddp,zero3", *TINY, "--plot", str(picture), "--json", str(figures))
+    rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in out.splitlines() if line.startswith("| ")]
+    check(status == 0 and rows[2:] == [["single", "1"], ["ddp", "2"], ["zero3", "2"]],
+          "--compare has a row for each way", status, out, err)
+    runs = json.loads(figures.read_text(encoding="utf-8"))
+    last = [run["losses"][-1] for run in runs]
+    check(len(runs) == 3 and max(last) - min(last) < 1e-3, "their losses are those of one model", last)
+    check(picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size > 10000, "and one picture")
+    status, out, err = train("--compare", "ddp,nothing", *TINY)
+    check(status == 2 and "nothing" in err and "loss" not in out, "a way that does not exist is refused at once", status, out, err)
+
+
 def other_starters():
     """Ranks that something else starts."""
     words = ["-m", "kolo_train", "--parallel", "ddp", *TINY, "--check"]
@@ -96,6 +111,7 @@ def a_rank_that_fails():
 
 with tempfile.TemporaryDirectory(prefix="kolo-train-test-") as FOLDER:
     a_run(FOLDER)
+    several_ways(FOLDER)
 other_starters()
 refused()
 os.environ.pop("PYTHONPATH")

@@ -19,6 +19,7 @@ examples:
   python -m kolo_train --parallel ddp                      two ranks, a GPT that learns Jane Austen
   python -m kolo_train --parallel zero3 -n 4 --precision bf16 --check
   python -m kolo_train --parallel ps-async -n 4 --model cnn --straggle-ms 20 --plot curves.png
+  python -m kolo_train --compare all -n 4 --plot ways.png
   torchrun --nproc-per-node 4 -m kolo_train --parallel tp  ranks that something else starts
   kolo run -n 4 python -m kolo_train --parallel fsdp
 """
@@ -35,6 +36,8 @@ def make_parser() -> argparse.ArgumentParser:
     )
     job = parser.add_argument_group("the job")
     _offer(job, "--parallel", "kind of parallelism, see above", choices=WAYS, metavar="WAY")
+    beside = "run these ways one after the other: all, or names with commas; a table, and --plot draws all of them"
+    job.add_argument("--compare", metavar="WAYS", help=beside)
     job.add_argument("-n", "--ranks", type=_positive, help="ranks to start on this machine (2; 1 for single)")
     elastic = "go on without ranks that die, and take others in; for dp and ddp, by kolo run --elastic"
     job.add_argument("--elastic", type=_range, metavar="MIN:MAX", help=elastic)
@@ -134,21 +137,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if is_rank():
             return _train(config, options)
+        if options.compare:
+            return _compare(config, options, sys.argv[1:] if arguments is None else arguments)
         ranks = options.ranks or (config.elastic[1] if config.elastic else 1 if config.parallel == "single" else 2)
         config.validate(ranks)
         _need(config, options.plot)
-        command = [
-            sys.executable,
-            "-m",
-            "kolo_train",
-            *(sys.argv[1:] if arguments is None else arguments),
-        ]
+        command = _command(sys.argv[1:] if arguments is None else arguments)
         if config.elastic:
             return start_elastic(config.elastic, command)
         return start_ranks(ranks, command)
     except UsageError as error:
         print(f"kolo_train: {error}", file=sys.stderr)
         return 2
+
+
+def _command(arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "kolo_train", *arguments]
+
+
+def _compare(config: Config, options: argparse.Namespace, arguments: Sequence[str]) -> int:
+    from kolo_train.beside import beside
+
+    if config.elastic:
+        raise UsageError("--compare takes ways whose ranks all live: no --elastic")
+    _need(config, options.plot)
+    return beside(options.compare, config, options.ranks or 2, _command(arguments), options.plot, options.json)
 
 
 def _need(config: Config, plot: Path | None) -> None:
@@ -200,5 +213,5 @@ def _show(report, options: argparse.Namespace) -> None:  # type: ignore[no-untyp
     print(summary(report), flush=True)
     if options.json:
         options.json.write_text(json.dumps(report.as_dict(), indent=1, default=str) + "\n", encoding="utf-8")
-    if options.plot:
+    if options.plot and not options.compare:
         plot(report, options.plot)

@@ -13,7 +13,7 @@ enum { CODED_LEAST = 64 << 10 }; /* bytes of a frame: coding shorter ones gains 
 
 kolo_status kolo_tcp_lossless_prepare(struct kolo_endpoint *ep)
 {
-    if (ep->coder == NULL && (ep->coder = malloc(sizeof *ep->coder)) == NULL) {
+    if (ep->coder == NULL && (ep->coder = calloc(1, sizeof *ep->coder)) == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "tcp: out of memory for lossless coding");
     }
     return KOLO_OK;
@@ -49,7 +49,7 @@ static size_t encode_blocks(struct kolo_tcp_coder *coder, const struct kolo_tcp_
 void kolo_tcp_lossless_encode(struct kolo_tcp_socket *s, struct kolo_tcp_out *out)
 {
     struct kolo_endpoint *ep = s->link->ep;
-    const char *from = ep->codes ? floats_of(out) : NULL;
+    const char *from = ep->codes != KOLO_TCP_CODES_NEVER ? floats_of(out) : NULL;
     if (from == NULL) {
         return;
     }
@@ -57,7 +57,11 @@ void kolo_tcp_lossless_encode(struct kolo_tcp_socket *s, struct kolo_tcp_out *ou
         return; /* it goes as it is */
     }
     const struct kolo_tcp_coded_head head = {out->bytes, out->message->req->float_bytes};
+    if (!kolo_tcp_price_pays(s, head.float_bytes, from, head.bytes)) {
+        return;
+    }
     const size_t coded = encode_blocks(ep->coder, &head, from, s->coding);
+    kolo_tcp_price_note(s->link, head.float_bytes, head.bytes, coded);
     if (coded < out->bytes) {
         out->coded = s->coding;
         out->frame.kind = KOLO_TCP_CODED;

@@ -413,7 +413,7 @@ bool kolo_tcp_stream_read(struct kolo_tcp_socket *s)
         size_t direct = 0;
         size_t asked = 0;
         const bool guesses = !kolo_tcp_is_within_payload(s) && s->tail == 0 && s->seal == NULL &&
-                             !s->link->decodes && kolo_tcp_message_expects(s->link, &place);
+                             s->coded == NULL && kolo_tcp_message_expects(s->link, &place);
         const ssize_t n =
             guesses ? receive_expected(s, &place, &asked) : receive_bytes(s, &direct, &asked);
         if (n < 0 && errno == EINTR) {

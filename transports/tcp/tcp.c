@@ -18,7 +18,7 @@ enum { DEFAULT_SOCKETS = 1, NOTES_MAX = 256 };
 
 static kolo_status read_settings(struct kolo_endpoint *ep)
 {
-    static const char *const words[] = {"never", "always"};
+    static const char *const words[] = {"never", "always", "price"};
     long sums = 0, seals = 0, sockets = 0;
     int codes = 0;
     KOLO_TRY(kolo_env_int("KOLO_CRC", 0, 1, 0, &sums));
@@ -26,7 +26,7 @@ static kolo_status read_settings(struct kolo_endpoint *ep)
     KOLO_TRY(
         kolo_env_int("KOLO_NSOCKS_PERTHREAD", 1, KOLO_TCP_SOCKETS_MAX, DEFAULT_SOCKETS, &sockets));
     KOLO_TRY(kolo_env_word("KOLO_LOSSLESS", words, (int)KOLO_LENGTH(words), &codes));
-    ep->codes = codes == 1;
+    ep->codes = (enum kolo_tcp_codes)codes;
     ep->sums = sums == 1;
     ep->seals = seals == 1;
     ep->nsockets = (int)sockets;
@@ -93,7 +93,7 @@ static kolo_status tcp_probe(struct kolo_endpoint *ep, const struct kolo_peer *p
 static kolo_status tcp_address(struct kolo_endpoint *ep, void *buf, size_t *len)
 {
     const int flags = (ep->sums ? KOLO_TCP_SUMS : 0) | (ep->seals ? KOLO_TCP_SEALS : 0) |
-                      (ep->codes ? KOLO_TCP_CODES : 0);
+                      (ep->codes != KOLO_TCP_CODES_NEVER ? KOLO_TCP_CODES : 0);
     const struct kolo_tcp_address address = {KOLO_TCP_MAGIC, (uint16_t)ep->nsockets,
                                              (uint16_t)flags, ep->interface.place};
     if (*len < sizeof address) {
@@ -132,7 +132,7 @@ static kolo_status tcp_connect(struct kolo_endpoint *ep, const struct kolo_peer 
 {
     struct kolo_tcp_address address;
     KOLO_TRY(read_address(ep, peer, &address));
-    if (ep->codes || (address.flags & KOLO_TCP_CODES) != 0) {
+    if (ep->codes != KOLO_TCP_CODES_NEVER || (address.flags & KOLO_TCP_CODES) != 0) {
         KOLO_TRY(kolo_tcp_lossless_prepare(ep));
     }
     struct kolo_link *link = calloc(1, sizeof *link);
@@ -369,6 +369,7 @@ static void tcp_disconnect(struct kolo_link *link)
     }
     kolo_tcp_message_end(link, KOLO_ERR_ABORTED);
     kolo_tcp_hang_up(link);
+    kolo_tcp_price_end(link);
     for (int i = 0; i < KOLO_TCP_SOCKETS_MAX; i++) {
         free(link->socket[i].staging);
         free(link->socket[i].coded);

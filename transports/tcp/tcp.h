@@ -5,6 +5,7 @@
  *   greet.c    how two ranks prove to each other who they are
  *   stream.c   bytes of frames into and out of sockets
  *   lossless.c payloads of floats in fewer bytes
+ *   price.c    whether that pays
  *   payload.c  where payloads are, and their sums
  *   message.c  sends and receives: which frame goes next, and where arriving bytes belong
  *   farewell.c how a link ends: its last frame, and the delivery of the written bytes
@@ -72,7 +73,7 @@ static_assert(sizeof(struct kolo_tcp_address) == 28, "wire format");
 enum kolo_tcp_flag {
     KOLO_TCP_SUMS = 1,  /* KOLO_CRC: frames carry sums; one side is enough */
     KOLO_TCP_SEALS = 2, /* KOLO_ENCRYPT: of both sides, or of none */
-    KOLO_TCP_CODES = 4  /* KOLO_LOSSLESS: it sends CODED */
+    KOLO_TCP_CODES = 4  /* KOLO_LOSSLESS: it may send CODED */
 };
 
 enum kolo_tcp_kind {
@@ -176,6 +177,22 @@ struct kolo_tcp_socket {
     bool decodes;  /* the payload goes to `coded` first, and `at` is there */
     char *coded;   /* [KOLO_TCP_CODED_IN], or NULL as long as no CODED came */
     char *coding;  /* [KOLO_TCP_CODED_OUT], or NULL: the payload of the last frame of out[] */
+    /* Only by price: bytes a microsecond, and when the kernel was asked. 0: not known. */
+    double rate, looked_us;
+};
+
+enum kolo_tcp_codes { /* KOLO_LOSSLESS */
+                      KOLO_TCP_CODES_NEVER,
+                      KOLO_TCP_CODES_ALWAYS,
+                      KOLO_TCP_CODES_BY_PRICE
+};
+
+struct kolo_tcp_price { /* of coding floats of one length for one peer */
+    double kept;        /* bytes that coding leaves of one; 0: not known */
+    size_t left;        /* bytes until the next decision */
+    unsigned decisions;
+    uint64_t bytes, coded; /* of all frames that were coded, before and after */
+    bool codes, told;      /* the last decision */
 };
 
 struct kolo_link {
@@ -183,10 +200,11 @@ struct kolo_link {
     struct kolo_endpoint *ep;
     struct kolo_tcp_address address;
     bool sums;
-    bool decodes;  /* the peer may send CODED */
-    size_t head;   /* bytes of a frame's header: KOLO_TCP_HEAD, or with sums */
-    bool spread;   /* the further sockets are begun */
-    bool has_long; /* a message long enough for further sockets was posted */
+    bool decodes;                   /* the peer may send CODED */
+    size_t head;                    /* bytes of a frame's header: KOLO_TCP_HEAD, or with sums */
+    struct kolo_tcp_price price[2]; /* of bfloat16 and float32 */
+    bool spread;                    /* the further sockets are begun */
+    bool has_long;                  /* a message long enough for further sockets was posted */
     int nsockets;
     struct kolo_tcp_socket socket[KOLO_TCP_SOCKETS_MAX];
     struct kolo_carrier_message
@@ -205,7 +223,7 @@ struct kolo_endpoint {
     int nsockets;
     bool sums;                    /* KOLO_CRC */
     bool seals;                   /* KOLO_ENCRYPT */
-    bool codes;                   /* KOLO_LOSSLESS */
+    enum kolo_tcp_codes codes;    /* KOLO_LOSSLESS */
     struct kolo_tcp_coder *coder; /* NULL: no link codes */
     struct kolo_carriers all;     /* links */
     unsigned turns;
@@ -284,6 +302,7 @@ enum {
 
 struct kolo_tcp_coder {
     struct kolo_planes_room room;
+    double us_per_byte[2]; /* to encode and decode bfloat16 and float32; 0: not known */
     _Alignas(8) char block[KOLO_PLANES_BLOCK];
 };
 
@@ -295,6 +314,16 @@ void kolo_tcp_lossless_encode(struct kolo_tcp_socket *s, struct kolo_tcp_out *ou
 bool kolo_tcp_lossless_begin(struct kolo_tcp_socket *s);
 /* The payload is in s->coded: the message gets what is in it. False: the frame is invalid. */
 bool kolo_tcp_lossless_deliver(struct kolo_tcp_socket *s);
+
+/* ---- price.c ---- */
+
+/* Whether a frame with these floats is to be coded. s->coding has room. */
+bool kolo_tcp_price_pays(struct kolo_tcp_socket *s, unsigned float_bytes, const char *from,
+                         size_t bytes);
+/* A frame of `bytes` was coded to `coded` bytes, and goes so if they are fewer. */
+void kolo_tcp_price_note(struct kolo_link *link, unsigned float_bytes, size_t bytes, size_t coded);
+/* Tell in the log what was coded. */
+void kolo_tcp_price_end(const struct kolo_link *link);
 
 /* ---- payload.c ---- */
 
