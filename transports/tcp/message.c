@@ -34,7 +34,8 @@ static bool may_go(const struct kolo_link *link, const struct kolo_carrier_messa
 {
     const struct kolo_tcp_socket *s = &link->socket[0];
     return m->total <= AT_ONCE_MOST && link->base.sends.first == m && link->base.notes == 0 &&
-           s->state == KOLO_TCP_UP && s->count == 0 && !s->full && !kolo_doubt_is_open(&link->doubt);
+           s->state == KOLO_TCP_UP && s->count == 0 && !s->full &&
+           !kolo_doubt_is_open(&link->doubt);
 }
 
 kolo_status kolo_tcp_message_send(struct kolo_link *link, const struct kolo_bytes *src,
