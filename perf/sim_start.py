@@ -21,6 +21,7 @@ import tempfile
 # Messages of a rank to the hub and back, and bytes that it tells all others: src/sim/start.c.
 MESSAGES, TOLD, HEADER = 15, 176 + 532 + 280, 48
 HUB_MESSAGE_US, HUB_GBS = 5, 0.5
+FIT_TURNS = 30
 
 
 def measured(build, ranks, cores, times):
@@ -47,21 +48,35 @@ def solve(matrix, right):
     return [row[-1] / row[i] for i, row in enumerate(rows)]
 
 
-def fit(terms, values):
-    """Coefficients >= 0 of the least relative squares: the best over all choices of unknowns that are 0."""
+def least_squares(terms, values, sizes):
+    """Coefficients >= 0 of the least squares of (guess - value) / size: the best over all choices of unknowns that
+    are 0."""
     best, least = None, math.inf
-    scaled = [[term / value for term in row] for row, value in zip(terms, values)]
+    scaled = [[term / size for term in row] for row, size in zip(terms, sizes)]
+    right = [value / size for value, size in zip(values, sizes)]
     for count in range(1, len(terms[0]) + 1):
         for kept in itertools.combinations(range(len(terms[0])), count):
             part = [[row[i] for i in kept] for row in scaled]
             found = solve([[sum(row[i] * row[k] for row in part) for k in range(count)] for i in range(count)],
-                          [sum(row[i] for row in part) for i in range(count)])
+                          [sum(row[i] * value for row, value in zip(part, right)) for i in range(count)])
             if found is None or min(found) < 0:
                 continue
-            error = sum((1 - sum(a * b for a, b in zip(row, found))) ** 2 for row in part)
+            error = sum((value - sum(a * b for a, b in zip(row, found))) ** 2 for row, value in zip(part, right))
             if error < least - 1e-12:
                 least = error
                 best = [found[kept.index(i)] if i in kept else 0 for i in range(len(terms[0]))]
+    return best
+
+
+def fit(terms, values):
+    """Coefficients >= 0 of the least squares of ln(guess / value). Squares of guess / value - 1 would take a guess
+    that is far too short for a better one than another that is twice too long."""
+    sizes = list(values)
+    for _ in range(FIT_TURNS):
+        best = least_squares(terms, values, sizes)
+        guesses = [max(sum(a * b for a, b in zip(row, best)), 1e-3 * value) for row, value in zip(terms, values)]
+        sizes = [value if abs(guess / value - 1) < 1e-6 else (guess - value) / math.log(guess / value)
+                 for guess, value in zip(guesses, values)]
     return best
 
 

@@ -83,8 +83,8 @@ struct record_entry {
     struct sim_records *all;
     char group[64], name[96], state[24], type[32];
     double in, out; /* elements of the first tensor */
-    double bytes, root, number, begin_ns, end_ns, created_ns, duration_ms;
-    bool p2p;
+    double bytes, root, number, begin_ns, end_ns, created_ns, waited_ns, duration_ms;
+    bool p2p, tells_waits;
 };
 
 static kolo_status take_group(void *context, struct kolo_json *json, int index)
@@ -136,9 +136,11 @@ static kolo_status number_member(struct record_entry *e, struct kolo_json *json,
                    {"time_created_ns", &e->created_ns},
                    {"time_discovered_started_ns", &e->begin_ns},
                    {"time_discovered_completed_ns", &e->end_ns},
+                   {"time_waited_ns", &e->waited_ns},
                    {"duration_ms", &e->duration_ms}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         if (strcmp(name, numbers[i].name) == 0) {
+            e->tells_waits = e->tells_waits || numbers[i].to == &e->waited_ns;
             return kolo_json_number(json, numbers[i].to);
         }
     }
@@ -249,15 +251,62 @@ static double bytes_of(const struct record_entry *e, enum kolo_coll coll, int nr
     return coll == KOLO_COLL_BARRIER ? 0 : elements * type_bytes(e->type);
 }
 
+/* A message of "kolo:send 0->1" or "kolo:recv 1<-0" is a call of two ranks. The record must tell
+ * when they waited for it: mostly they do not wait at once. */
+static bool find_message(const struct record_entry *e, struct sim_call *call)
+{
+    int rank, peer;
+    char group[sizeof e->group + 24];
+    const char *colon = strchr(e->name, ':');
+    if (!e->p2p || !e->tells_waits || colon == NULL) {
+        return false;
+    }
+    call->sends = sscanf(colon, ":send %d->%d", &rank, &peer) == 2;
+    if (!call->sends && sscanf(colon, ":recv %d<-%d", &rank, &peer) != 2) {
+        return false;
+    }
+    (void)snprintf(group, sizeof group, "%s %d->%d", e->group, call->sends ? rank : peer,
+                   call->sends ? peer : rank);
+    call->coll = KOLO_COLL_SCATTER;
+    call->group = find_group(e->all, group);
+    if (call->group >= 0) {
+        e->all->group[call->group].messages = true;
+        e->all->group[call->group].nranks = 2;
+    }
+    return true;
+}
+
+/* Where the record does not say when the rank waited, it waited at once. A message that nobody waits
+ * for goes on alone. */
+static double waited_us(const struct record_entry *e, double begin_ns)
+{
+    if (!isnan(e->waited_ns)) {
+        return fmax(begin_ns, e->waited_ns) / 1e3;
+    }
+    return e->p2p ? INFINITY : begin_ns / 1e3;
+}
+
+static kolo_status keep_call(struct sim_record *record, const struct sim_call *call)
+{
+    struct sim_call *grown = kolo_grow(record->call, record->ncalls, &record->cap, sizeof *grown);
+    if (grown == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %s", record->path);
+    }
+    record->call = grown;
+    record->call[record->ncalls++] = *call;
+    return KOLO_OK;
+}
+
 static kolo_status add_call(struct sim_record *record, const struct record_entry *e)
 {
     struct sim_call call = {.group = find_group(e->all, e->group)};
+    const double begin_ns = !isnan(e->begin_ns) ? e->begin_ns : e->created_ns;
+    const double end_ns = !isnan(e->duration_ms) ? begin_ns + e->duration_ms * 1e6 : e->end_ns;
+    const bool message = find_message(e, &call);
     if (call.group < 0) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %s", record->path);
     }
-    const double begin_ns = !isnan(e->begin_ns) ? e->begin_ns : e->created_ns;
-    const double end_ns = !isnan(e->duration_ms) ? begin_ns + e->duration_ms * 1e6 : e->end_ns;
-    if (e->p2p || !find_coll(e->name, &call.coll)) {
+    if (!message && (e->p2p || !find_coll(e->name, &call.coll))) {
         record->unknown++;
         return KOLO_OK;
     }
@@ -265,23 +314,34 @@ static kolo_status add_call(struct sim_record *record, const struct record_entry
         record->unfinished++;
         return KOLO_OK;
     }
-    const double bytes = bytes_of(e, call.coll, e->all->group[call.group].nranks);
+    const int nranks = e->all->group[call.group].nranks;
+    const double bytes =
+        message ? fmax(e->in, e->out) * type_bytes(e->type) : bytes_of(e, call.coll, nranks);
     if (!(bytes >= 0 && bytes <= 0x1p48 && e->number >= 0 && e->number <= 0x1p60)) {
         record->unknown++;
         return KOLO_OK;
     }
-    struct sim_call *grown = kolo_grow(record->call, record->ncalls, &record->cap, sizeof *grown);
-    if (grown == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %s", record->path);
-    }
-    record->call = grown;
     call.bytes = (size_t)bytes;
     call.number = (uint64_t)e->number;
     call.root = e->root > 0 && e->root < INT32_MAX ? (int)e->root : 0;
     call.begin_us = begin_ns / 1e3;
     call.end_us = end_ns / 1e3;
-    record->call[record->ncalls++] = call;
-    return KOLO_OK;
+    call.waited_us = waited_us(e, begin_ns);
+    return keep_call(record, &call);
+}
+
+/* Number the messages of each pair of ranks from the last one on: the record of one rank may begin
+ * earlier. */
+static void number_messages(const struct sim_records *all, struct sim_record *record)
+{
+    for (int g = 0; g < all->ngroups; g++) {
+        uint64_t number = UINT64_MAX / 2;
+        for (int i = record->ncalls - 1; i >= 0 && all->group[g].messages; i--) {
+            if (record->call[i].group == g) {
+                record->call[i].number = number--;
+            }
+        }
+    }
 }
 
 /* ---- a file ---- */
@@ -304,6 +364,7 @@ static kolo_status read_entry(void *context, struct kolo_json *json, int index)
                              .begin_ns = NAN,
                              .end_ns = NAN,
                              .created_ns = NAN,
+                             .waited_ns = NAN,
                              .duration_ms = NAN};
     (void)index;
     KOLO_TRY(kolo_json_object(json, entry_member, &e));
@@ -402,6 +463,7 @@ kolo_status sim_records_read(char **paths, int npaths, struct sim_records *out)
             return kolo_fail(KOLO_ERR_INVALID, "%s: no call of it is over", record->path);
         }
         qsort(record->call, (size_t)record->ncalls, sizeof *record->call, by_begin);
+        number_messages(out, record);
     }
     return KOLO_OK;
 }

@@ -11,6 +11,8 @@ struct sim_call {
     uint64_t number;         /* of the group's calls */
     size_t bytes;            /* as in struct kolo_query */
     double begin_us, end_us; /* by the clock of the rank's host */
+    double waited_us;        /* since when the rank waited for it; INFINITY: never */
+    bool sends;              /* the rank is the sender of a message */
 };
 
 struct sim_record { /* of one process */
@@ -22,8 +24,9 @@ struct sim_record { /* of one process */
 };
 
 struct sim_group { /* the ranks of a communicator */
-    char name[64];
+    char name[96];
     int nranks;
+    bool messages; /* of one rank to another: scatters by two ranks */
 };
 
 struct sim_records {

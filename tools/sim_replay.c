@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Replays the calls of flight records on a simulated machine. Between two calls a rank computes as
- * long as the record says. A call begins when its last rank is there, and takes as long as the
- * simulation says. */
+/* Replays the calls of flight records on a simulated machine. A call takes as long as the simulation
+ * says; sim_timeline.h says what follows from that. */
 #include "sim_replay.h"
 
 #include "output.h"
 #include "sim.h"
 #include "sim_record.h"
+#include "sim_timeline.h"
 #include "util/escape.h"
 #include "util/grow.h"
 
@@ -15,10 +15,11 @@
 
 struct replay_row { /* calls that are alike */
     enum kolo_coll coll;
+    bool message;
     int nranks, root, ncalls;
     size_t bytes;
     const struct kolo_algo *algo;
-    double us;          /* of one call, as simulated */
+    struct sim_price price; /* of one call, as simulated */
     double recorded_us; /* of all of them together, each by its shortest rank: the last to come */
 };
 
@@ -30,23 +31,13 @@ struct replay_ranks { /* a communicator's, on the machine */
     bool open;
 };
 
-struct replay_rank { /* on its way through the record */
-    int at;          /* the next call */
-    double us;       /* since its first call */
-    double end_us;   /* of the call before, by the record's clock */
-    double first_us;
-};
-
 struct replay {
     const struct sim_replay_options *options;
     struct sim_records records;
     struct replay_ranks *group; /* [records.ngroups] */
-    struct replay_rank *rank;   /* [records.nrecords] */
     struct replay_row *row;
     int nrows, cap;
-    double compute_us, wait_us; /* of all ranks together, as predicted */
-    double call_us;             /* of all calls, as predicted */
-    int ncalls, overlapping;
+    struct sim_timeline timeline;
 };
 
 /* ---- what a call takes ---- */
@@ -88,7 +79,8 @@ static kolo_status simulate(const struct replay *r, struct replay_ranks *ranks,
                                              .fold = true};
     KOLO_TRY(kolo_sim_run(&options, &result));
     row->algo = pick.algo;
-    row->us = result.total_us;
+    row->price.us = result.total_us;
+    row->price.core_us = result.wire_us * r->options->machine->net_core_share;
     kolo_sim_result_free(&result);
     return KOLO_OK;
 }
@@ -97,11 +89,12 @@ static kolo_status simulate(const struct replay *r, struct replay_ranks *ranks,
 static kolo_status find_row(struct replay *r, const struct sim_call *call, struct replay_row **out)
 {
     struct replay_ranks *ranks = &r->group[call->group];
+    const bool message = r->records.group[call->group].messages;
     const int root = kolo_coll_rooted(call->coll) && call->root < ranks->nranks ? call->root : 0;
     for (int i = 0; i < r->nrows; i++) {
         struct replay_row *row = &r->row[i];
-        if (row->coll == call->coll && row->bytes == call->bytes && row->root == root &&
-            row->nranks == ranks->nranks) {
+        if (row->coll == call->coll && row->message == message && row->bytes == call->bytes &&
+            row->root == root && row->nranks == ranks->nranks) {
             *out = row;
             return KOLO_OK;
         }
@@ -112,10 +105,25 @@ static kolo_status find_row(struct replay *r, const struct sim_call *call, struc
     }
     r->row = grown;
     *out = &r->row[r->nrows];
-    **out = (struct replay_row){
-        .coll = call->coll, .nranks = ranks->nranks, .root = root, .bytes = call->bytes};
+    **out = (struct replay_row){.coll = call->coll,
+                                .message = message,
+                                .nranks = ranks->nranks,
+                                .root = root,
+                                .bytes = call->bytes};
     KOLO_TRY(simulate(r, ranks, *out));
     r->nrows++;
+    return KOLO_OK;
+}
+
+/* What a call takes, as sim_cost. */
+static kolo_status cost(void *context, const struct sim_call *call, double recorded_us,
+                        struct sim_price *out)
+{
+    struct replay_row *row = NULL;
+    KOLO_TRY(find_row(context, call, &row));
+    row->recorded_us += recorded_us;
+    row->ncalls++;
+    *out = row->price;
     return KOLO_OK;
 }
 
@@ -159,125 +167,6 @@ static void cut_group(struct replay *r, int group)
     }
 }
 
-/* ---- the timeline ---- */
-
-static const struct sim_call *next_call(const struct replay *r, int rank)
-{
-    const struct sim_record *record = &r->records.record[rank];
-    const int at = r->rank[rank].at;
-    return at < record->ncalls ? &record->call[at] : NULL;
-}
-
-/* Whether this record has the communicator from its next call on. */
-static bool comes_to(const struct replay *r, int rank, int group)
-{
-    const struct sim_record *record = &r->records.record[rank];
-    for (int i = r->rank[rank].at; i < record->ncalls; i++) {
-        if (record->call[i].group == group) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Whether all ranks of the communicator come to this call next. */
-static bool all_there(const struct replay *r, const struct sim_call *call)
-{
-    for (int i = 0; i < r->records.nrecords; i++) {
-        const struct sim_call *other = next_call(r, i);
-        const bool here = other != NULL && other->group == call->group;
-        const bool alike = here && other->number == call->number && other->coll == call->coll;
-        if (here ? !alike : comes_to(r, i, call->group)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* What the rank computes before its next call. */
-static double compute_us(struct replay *r, int rank)
-{
-    const struct replay_rank *at = &r->rank[rank];
-    const double us = next_call(r, rank)->begin_us - at->end_us;
-    if (at->at == 0) {
-        return 0;
-    }
-    r->overlapping += us < 0;
-    return us > 0 ? us : 0;
-}
-
-static kolo_status make_call(struct replay *r, const struct sim_call *call)
-{
-    double begin_us = 0, shortest_us = -1;
-    struct replay_row *row = NULL;
-    int members = 0;
-    KOLO_TRY(find_row(r, call, &row));
-    for (int pass = 0; pass < 2; pass++) {
-        for (int i = 0; i < r->records.nrecords; i++) {
-            struct replay_rank *rank = &r->rank[i];
-            const struct sim_call *own = next_call(r, i);
-            if (own == NULL || own->group != call->group || own->number != call->number) {
-                continue;
-            }
-            if (pass == 0) {
-                const double us = compute_us(r, i);
-                rank->us += us;
-                r->compute_us += us;
-                begin_us = rank->us > begin_us ? rank->us : begin_us;
-                const double took_us = own->end_us - own->begin_us;
-                shortest_us = members == 0 || took_us < shortest_us ? took_us : shortest_us;
-                members++;
-                rank->first_us = rank->at == 0 ? own->begin_us : rank->first_us;
-                continue;
-            }
-            r->wait_us += begin_us - rank->us;
-            rank->us = begin_us + row->us;
-            rank->end_us = own->end_us;
-            rank->at++;
-        }
-    }
-    r->call_us += row->us * members;
-    row->recorded_us += shortest_us;
-    row->ncalls++;
-    r->ncalls++;
-    return KOLO_OK;
-}
-
-static kolo_status refuse_order(const struct replay *r)
-{
-    struct kolo_text text = {0};
-    for (int i = 0; i < r->records.nrecords; i++) {
-        const struct sim_call *call = next_call(r, i);
-        if (call != NULL) {
-            kolo_text_add(&text, "%s%s comes to call %llu of \"%s\"", text.len > 0 ? ", " : "",
-                          r->records.record[i].path, (unsigned long long)call->number,
-                          r->records.group[call->group].name);
-        }
-    }
-    const kolo_status st = kolo_fail(KOLO_ERR_INVALID, "the records do not fit together: %.800s",
-                                     text.chars != NULL ? text.chars : "");
-    kolo_text_free(&text);
-    return st;
-}
-
-static kolo_status walk(struct replay *r)
-{
-    for (;;) {
-        const struct sim_call *call = NULL;
-        bool over = true;
-        for (int i = 0; i < r->records.nrecords && call == NULL; i++) {
-            const struct sim_call *next = next_call(r, i);
-            over = over && next == NULL;
-            call = next != NULL && all_there(r, next) ? next : NULL;
-        }
-        if (call == NULL) {
-            return over ? KOLO_OK : refuse_order(r);
-        }
-        const struct sim_call copy = *call;
-        KOLO_TRY(make_call(r, &copy));
-    }
-}
-
 /* ---- results ---- */
 
 struct replay_totals { /* milliseconds */
@@ -286,18 +175,18 @@ struct replay_totals { /* milliseconds */
 
 static struct replay_totals totals_of(const struct replay *r)
 {
-    struct replay_totals t = {0};
+    const struct sim_timeline *t = &r->timeline;
     const double n = r->records.nrecords * 1e3;
-    for (int i = 0; i < r->records.nrecords; i++) {
-        const struct replay_rank *rank = &r->rank[i];
-        const double recorded = (rank->end_us - rank->first_us) / 1e3;
-        t.recorded = recorded > t.recorded ? recorded : t.recorded;
-        t.predicted = rank->us / 1e3 > t.predicted ? rank->us / 1e3 : t.predicted;
-    }
-    t.compute = r->compute_us / n;
-    t.calls = r->call_us / n;
-    t.waits = r->wait_us / n;
-    return t;
+    return (struct replay_totals){.recorded = t->recorded / 1e3,
+                                  .predicted = t->predicted / 1e3,
+                                  .compute = t->compute / n,
+                                  .calls = t->calls / n,
+                                  .waits = t->waits / n};
+}
+
+static const char *row_name(const struct replay_row *row)
+{
+    return row->message ? "message" : kolo_coll_name(row->coll);
 }
 
 static void print_notes(const struct replay *r)
@@ -314,11 +203,11 @@ static void print_notes(const struct replay *r)
         (void)printf("# records of %d of %d ranks: waits for the others count as calls\n",
                      r->records.nrecords, largest);
     }
-    if (r->overlapping > 0) {
+    if (r->timeline.overlapping > 0) {
         (void)printf(
             "# %d calls begin before the one before them is over; the replay takes them one "
             "after the other\n",
-            r->overlapping);
+            r->timeline.overlapping);
     }
     if (unfinished > 0) {
         (void)printf("# %d calls are not over in the records, and left out\n", unfinished);
@@ -337,7 +226,7 @@ static void print_results(const struct replay *r)
     for (int i = 0; i < r->nrows; i++) {
         most = r->row[i].nranks > most ? r->row[i].nranks : most;
     }
-    (void)printf("# kolo sim --replay: %d calls of %d records, machine: %s\n", r->ncalls,
+    (void)printf("# kolo sim --replay: %d calls of %d records, machine: %s\n", r->timeline.ncalls,
                  r->records.nrecords, r->options->machine_name);
     sim_print_error(r->options->machine, most, stdout);
     print_notes(r);
@@ -345,8 +234,8 @@ static void print_results(const struct replay *r)
                  "recorded(us)", "predicted(us)", "algorithm");
     for (int i = 0; i < r->nrows; i++) {
         const struct replay_row *row = &r->row[i];
-        (void)printf("%16s %12zu %6d %7d %13.2f %13.2f  %s\n", kolo_coll_name(row->coll),
-                     row->bytes, row->nranks, row->ncalls, row->recorded_us / row->ncalls, row->us,
+        (void)printf("%16s %12zu %6d %7d %13.2f %13.2f  %s\n", row_name(row), row->bytes,
+                     row->nranks, row->ncalls, row->recorded_us / row->ncalls, row->price.us,
                      kolo_algo_word(row->algo));
     }
     (void)printf("# recorded:  %.3f ms\n", t.recorded);
@@ -365,15 +254,15 @@ static int write_json(const struct replay *r)
     kolo_text_add(&json,
                   "\", \"recorded_ms\": %.9g, \"predicted_ms\": %.9g, \"compute_ms\": %.9g, "
                   "\"calls_ms\": %.9g, \"waits_ms\": %.9g, \"overlapping\": %d, \"calls\": [",
-                  t.recorded, t.predicted, t.compute, t.calls, t.waits, r->overlapping);
+                  t.recorded, t.predicted, t.compute, t.calls, t.waits, r->timeline.overlapping);
     for (int i = 0; i < r->nrows; i++) {
         const struct replay_row *row = &r->row[i];
         kolo_text_add(&json,
                       "%s\n {\"collective\": \"%s\", \"bytes\": %zu, \"ranks\": %d, \"root\": %d, "
                       "\"calls\": %d, \"recorded_us\": %.9g, \"predicted_us\": %.9g, "
                       "\"algorithm\": \"%s\"}",
-                      i > 0 ? "," : "", kolo_coll_name(row->coll), row->bytes, row->nranks,
-                      row->root, row->ncalls, row->recorded_us / row->ncalls, row->us,
+                      i > 0 ? "," : "", row_name(row), row->bytes, row->nranks, row->root,
+                      row->ncalls, row->recorded_us / row->ncalls, row->price.us,
                       row->algo->base.name);
     }
     kolo_text_add(&json, "\n]}\n");
@@ -392,7 +281,8 @@ static kolo_status open_groups(struct replay *r)
     }
     for (int i = 0; i < r->records.ngroups; i++) {
         const int recorded = r->records.group[i].nranks;
-        const bool scaled = r->options->nranks > 0 && recorded == largest;
+        const bool scaled =
+            r->options->nranks > 0 && recorded == largest && !r->records.group[i].messages;
         const int nranks = scaled ? r->options->nranks : recorded;
         if (nranks < 1) {
             return kolo_fail(KOLO_ERR_INVALID, "%s: pg_config does not tell the ranks of \"%s\"",
@@ -408,13 +298,12 @@ static kolo_status run(struct replay *r)
 {
     KOLO_TRY(sim_records_read(r->options->path, r->options->npaths, &r->records));
     r->group = calloc((size_t)r->records.ngroups + 1, sizeof *r->group);
-    r->rank = calloc((size_t)r->records.nrecords, sizeof *r->rank);
-    if (r->group == NULL || r->rank == NULL) {
+    if (r->group == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d records", r->records.nrecords);
     }
     KOLO_TRY(open_groups(r));
-    KOLO_TRY(walk(r));
-    return r->ncalls > 0
+    KOLO_TRY(sim_timeline_walk(&r->records, cost, r, &r->timeline));
+    return r->timeline.ncalls > 0
                ? KOLO_OK
                : kolo_fail(KOLO_ERR_INVALID, "no call is in the records of all its ranks");
 }
@@ -436,7 +325,6 @@ int sim_replay(const struct sim_replay_options *options)
         close_ranks(&r.group[i]);
     }
     free(r.group);
-    free(r.rank);
     free(r.row);
     sim_records_free(&r.records);
     return status;

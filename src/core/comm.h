@@ -43,6 +43,7 @@ struct kolo_member { /* a rank, as this one sees it */
     _Atomic(struct kolo_region *) abort_region;
     unsigned char region[KOLO_HANDLE_BYTES];
     bool maps;                      /* its region can be mapped here, and ours there */
+    bool watched;                   /* the watchdog watches its process for this communicator */
     int slot;                       /* its slot on the board, -1: none */
     _Atomic bool lost;              /* its process is gone; core/health/watchdog.c */
     unsigned char life[16];         /* the socket that ends with its process: life.h */

@@ -115,7 +115,8 @@ static kolo_status enqueue_posted(const struct posted *all, int n)
     }
     if (st == KOLO_OK) {
         st = path->fused != NULL
-                 ? kolo_fused_path_enqueue_messages(path->fused, message, (size_t)n)
+                 ? kolo_fused_path_enqueue_messages(path->fused, message, (size_t)n,
+                                                    path->comm->options.timeout_ms)
                  : kolo_gpu_path_enqueue_messages(path, on_host, n, message[0].stream);
     }
     free(message);

@@ -106,7 +106,7 @@ static kolo_status make_host(struct kolo_gpu_path *p, struct kolo_comm **out)
 
 static kolo_status join_proxy(struct kolo_gpu_path *p, struct kolo_gpu *gpu, bool fuses)
 {
-    struct kolo_comm *host = NULL;
+    struct kolo_comm *host = NULL, *desk = NULL;
     if (fuses && p->comm->ranks.rank == 0) {
         KOLO_TRY(kolo_gpu_enter(gpu));
         const kolo_status st = kolo_gpu_load(gpu);
@@ -114,7 +114,12 @@ static kolo_status join_proxy(struct kolo_gpu_path *p, struct kolo_gpu *gpu, boo
         KOLO_TRY(st);
     }
     KOLO_TRY(make_host(p, &host));
-    return kolo_proxy_open(&p->env, host, gpu, fuses, &p->proxy);
+    const kolo_status st = fuses ? make_host(p, &desk) : KOLO_OK;
+    if (st != KOLO_OK) {
+        p->env.destroy(host);
+        return st;
+    }
+    return kolo_proxy_open(&p->env, host, desk, gpu, &p->proxy);
 }
 
 /* The driver reads the variable when the GPU's context is made: too early for kolo to set it. */
@@ -126,7 +131,7 @@ static void warn_of_queues(const struct kolo_comm *c)
     if (c->ranks.rank == 0 && queues < MOST && c->ranks.nranks + OTHERS > queues) {
         KOLO_LOG(WARN, INIT,
                  "GPU %d: %d ranks of one process share %d hardware queues, in which a stream that "
-                 "waits holds up those behind it; graphs and messages of these ranks can hang. Set "
+                 "waits holds up those behind it; graphs of these ranks can hang. Set "
                  "CUDA_DEVICE_MAX_CONNECTIONS=%d before the first call of CUDA",
                  c->options.cuda_ordinal, c->ranks.nranks, queues, MOST);
     }

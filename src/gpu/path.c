@@ -151,7 +151,8 @@ static kolo_status enqueue_message(struct kolo_gpu_path *p, const struct kolo_me
                                    kolo_stream stream)
 {
     struct kolo_gpu_message message = {.rank = p->comm->ranks.rank, .m = *m, .stream = stream};
-    return p->fused != NULL ? kolo_fused_path_enqueue_messages(p->fused, &message, 1)
+    return p->fused != NULL ? kolo_fused_path_enqueue_messages(p->fused, &message, 1,
+                                                               p->comm->options.timeout_ms)
                             : kolo_gpu_path_enqueue_messages(p, m, 1, stream);
 }
 

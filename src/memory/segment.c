@@ -332,13 +332,15 @@ bool kolo_segment_find(const void *ptr, size_t len, uint32_t *id, uint64_t *offs
 
 /* ---- allocation ---- */
 
-kolo_status kolo_segment_create_whole(size_t len, struct kolo_segment **out)
+kolo_status kolo_segment_create_whole(size_t len, bool all_used, struct kolo_segment **out)
 {
     struct kolo_segment *segment = NULL;
     KOLO_TRY(kolo_memfd_check(len));
     KOLO_TRY(create_segment(kolo_round_up(len, PAGE_BYTES), &segment));
     if (len >= KOLO_SEGMENT_BIG) {
         (void)madvise(segment->base, segment->len, MADV_HUGEPAGE);
+    }
+    if (len >= KOLO_SEGMENT_BIG && all_used) {
         /* Failure is no error: the reservation below decides whether there is memory. */
         (void)madvise(segment->base, segment->len, MADV_POPULATE_WRITE);
     }
@@ -425,7 +427,7 @@ kolo_status kolo_segment_alloc(size_t bytes, void **out)
     }
     if (bytes >= KOLO_SEGMENT_BIG) {
         struct kolo_segment *segment = NULL;
-        KOLO_TRY(kolo_segment_create_whole(bytes, &segment));
+        KOLO_TRY(kolo_segment_create_whole(bytes, true, &segment));
         *out = segment->base;
         return KOLO_OK;
     }

@@ -36,8 +36,9 @@ bool kolo_segment_find(const void *ptr, size_t len, uint32_t *id, uint64_t *offs
 
 /* Make a segment that is no slab. It is held once. No page is reserved yet. */
 kolo_status kolo_segment_create(size_t len, struct kolo_segment **out);
-/* The same with all of its pages reserved. */
-kolo_status kolo_segment_create_whole(size_t len, struct kolo_segment **out);
+/* The same with all of its pages reserved. `all_used`: they are also made, for the first use of each
+ * to be fast; else each is made at its first use. */
+kolo_status kolo_segment_create_whole(size_t len, bool all_used, struct kolo_segment **out);
 /* Reserve pages [at, at+len), zeroed if they are new. */
 kolo_status kolo_segment_reserve(struct kolo_segment *segment, size_t at, size_t len);
 uint32_t kolo_segment_id(const struct kolo_segment *segment);

@@ -21,6 +21,9 @@ struct kolo_link_price {
      * reduce_us_per_byte. The receiver's core pays it. For bytes that the sender puts into their
      * destination, the sender's core pays. */
     double far_step_us, far_us_per_byte;
+    /* Not by core: the extra cost of each byte of a message that is added. A message lies in
+     * memory, while reduce_us_per_byte is for operands in a cache. */
+    double sum_us_per_byte;
     /* By core: links of one channel (1 to the machine's channels; 0: none) take turns in it. A
      * message of one rank to several ranks beyond a channel crosses it once. Each further receiver
      * gets it turn_us after the one before. */

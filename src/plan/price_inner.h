@@ -22,8 +22,9 @@ struct kolo_price_resource { /* a lane or a core: busy until the end of a moment
 struct kolo_price_newest { /* step of a lane, as far as the next one may join it */
     const struct kolo_step *step;
     int tile;
-    bool waited;   /* and nothing was sent since */
-    double far_us; /* that these waits took longer, as their lines came from far */
+    bool waited;            /* and nothing was sent since */
+    double far_us;          /* that these waits took longer, as their lines came from far */
+    double sum_us_per_byte; /* of the link of the lane's newest message */
 };
 
 struct kolo_pricer {

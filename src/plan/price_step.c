@@ -237,7 +237,9 @@ static void price_receive(struct kolo_pricer *p, const struct kolo_event *e, int
     const double arrives_us = p->arrival_us[e->message];
     const bool waits = way_of(p, e) != FROM_IN;
     work_us += waits && gives_way(p, e, arrives_us > m->end_us) ? machine->switch_us : 0;
-    work_us += e->step->op == KOLO_RECV_REDUCE ? bytes * machine->reduce_us_per_byte : 0;
+    work_us += e->step->op == KOLO_RECV_REDUCE
+                   ? bytes * (machine->reduce_us_per_byte + link.sum_us_per_byte)
+                   : 0;
     work_us +=
         link.by_core && way_of(p, e) != BY_PUSH && !joins_pass(p, e) ? bytes * link.us_per_byte : 0;
     work_us += far_step_us(p, e, link.far_step_us);
@@ -269,7 +271,8 @@ static void price_local(struct kolo_pricer *p, const struct kolo_event *e, int s
     double each = 0;
     if (e->step->op == KOLO_REDUCE) {
         const bool alone = machine->outboxes && !joins_pass(p, e);
-        each = machine->reduce_us_per_byte + (alone ? machine->copy_us_per_byte : 0);
+        each = machine->reduce_us_per_byte + (alone ? machine->copy_us_per_byte : 0) +
+               p->newest[e->rank * p->plan->lanes + e->step->lane].sum_us_per_byte;
     } else if (!copies_pass(p, e) && !is_in_place(p, e->step)) {
         each = machine->copy_us_per_byte;
     }
@@ -281,7 +284,10 @@ static void remember_step(struct kolo_pricer *p, const struct kolo_event *e)
     struct kolo_price_newest *newest = &p->newest[e->rank * p->plan->lanes + e->step->lane];
     const bool receives = e->message >= 0 && e->step->op != KOLO_SEND && way_of(p, e) != FROM_IN;
     const bool waited = newest->waited && newest->tile == e->tile && e->step->op != KOLO_SEND;
-    *newest = (struct kolo_price_newest){e->step, e->tile, receives || waited, newest->far_us};
+    const double sum_us_per_byte =
+        receives ? link_price(p, e->step->peer, e->rank).sum_us_per_byte : newest->sum_us_per_byte;
+    *newest = (struct kolo_price_newest){e->step, e->tile, receives || waited, newest->far_us,
+                                         sum_us_per_byte};
 }
 
 kolo_status kolo_price_step(void *ctx, const struct kolo_event *e)

@@ -37,6 +37,8 @@ static const struct name {
     {"call_us", AT(call_us), REAL, "from the call to its first op (0.2)"},
     {"net_message_us", AT(net_message_us), REAL, "processor time of a message, at either end"},
     {"net_copy_gbs", AT(net_copy_us_per_byte), GBS, "speed of a core that copies a message"},
+    {"net_core_share", AT(net_core_share), REAL,
+     "part of a core that a busy NIC takes from computation beside it (--replay)"},
     {"net_gap_us", AT(net_gap_us), REAL, "least time between two messages of a NIC"},
     {"net_ramp_us", AT(net_ramp_us), REAL, "more latency of a message of net_ramp_bytes or more"},
     {"net_ramp_bytes", AT(net_ramp_bytes), BYTES, "a shorter one has its part of net_ramp_us"},

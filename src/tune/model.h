@@ -25,6 +25,7 @@ struct kolo_forecast {
     double us;
     int phases; /* the most signals of a rank */
     int chunks;
+    int peers; /* the most that a rank has links with; known up to KOLO_MODEL_RANKS ranks */
 };
 
 void kolo_model_init(struct kolo_model *model, const struct kolo_costs *costs, int nranks,

@@ -142,6 +142,22 @@ TEST(FusedKernels, ReducePairsThatAreAlignedToTheirMembers)
     }
 }
 
+// Buffers that lie differently by 8, 4, 2 and 1 bytes: the packs are as wide as that allows.
+TEST(FusedKernels, GiveTheSameBitsHoweverTheBuffersLie)
+{
+    for (const kolo_type type : {KOLO_UINT8, KOLO_BFLOAT16, KOLO_FLOAT32, KOLO_INT64}) {
+        for (const size_t apart : {size_t{8}, size_t{4}, size_t{2}, size_t{1}}) {
+            const size_t elements = apart / kBytes[type];
+            if (elements > 0) {
+                for (const size_t in_shift : {size_t{0}, size_t{1}, size_t{3}}) {
+                    CheckAllReduce({type, KOLO_SUM, 3, 5003, in_shift, in_shift + elements});
+                    CheckAllReduce({type, KOLO_SUM, 3, 3, in_shift, in_shift + elements});
+                }
+            }
+        }
+    }
+}
+
 TEST(FusedKernels, TakeLongCallsInManyPieces)
 {
     for (const kolo_type type : {KOLO_INT8, KOLO_BFLOAT16, KOLO_FLOAT32, KOLO_FLOAT64_INT32}) {
@@ -197,6 +213,7 @@ struct Movement {
     kolo_type type;
     bool in_place;
     size_t askew = 0; // bytes from a boundary of 16
+    size_t apart = 0; // bytes more, of the outputs
 };
 
 size_t InBytes(const Movement &m)
@@ -233,7 +250,7 @@ void CheckMovement(const Movement &m)
 {
     const size_t block = m.count * kBytes[m.type];
     const size_t room = std::max(InBytes(m), OutBytes(m));
-    Buffers first(m.ranks, room, m.askew), second(m.ranks, room, m.askew);
+    Buffers first(m.ranks, room, m.askew), second(m.ranks, room, m.askew + m.apart);
     kolo_fused_launch launch = {};
     for (int r = 0; r < m.ranks; r++) {
         const size_t own = static_cast<size_t>(r) * block;
@@ -286,6 +303,20 @@ TEST(FusedKernels, MovePairsThatAreAlignedToTheirMembers)
     for (const kolo_coll coll : {KOLO_COLL_BROADCAST, KOLO_COLL_ALL_TO_ALL}) {
         for (const kolo_type type : kPairs) {
             CheckMovement({coll, 3, 0, 1027, type, false, kBytes[type] / 2});
+        }
+    }
+}
+
+TEST(FusedKernels, MoveBetweenBuffersThatLieDifferently)
+{
+    for (const kolo_coll coll : {KOLO_COLL_BROADCAST, KOLO_COLL_ALL_GATHER, KOLO_COLL_ALL_TO_ALL}) {
+        for (const kolo_type type : {KOLO_UINT8, KOLO_FLOAT16, KOLO_FLOAT32, KOLO_INT64}) {
+            for (const size_t apart : {size_t{8}, size_t{4}, size_t{2}, size_t{1}}) {
+                if (apart >= kBytes[type]) {
+                    CheckMovement({coll, 3, 1, 5003, type, false, kBytes[type], apart});
+                    CheckMovement({coll, 3, 1, 3, type, false, 0, apart});
+                }
+            }
         }
     }
 }

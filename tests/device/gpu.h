@@ -111,17 +111,30 @@ class Context // of a device, current in this thread
 struct Left {
     int device;
     unsigned long long at;
+    size_t piece, pieces; // 0, or of virtual memory management
 };
 inline std::mutex left_lock;
 inline std::vector<Left> left;
 inline const std::thread::id main_thread = std::this_thread::get_id();
 
+inline void Free(const Left &memory)
+{
+    const Context context(memory.device);
+    for (size_t i = 0; i < memory.pieces; i++) {
+        Do("cuMemUnmap", memory.at + i * memory.piece, memory.piece);
+    }
+    if (memory.pieces > 0) {
+        Do("cuMemAddressFree", memory.at, memory.pieces * memory.piece);
+    } else {
+        Do("cuMemFree_v2", memory.at);
+    }
+}
+
 inline void FreeLeft()
 {
     std::lock_guard<std::mutex> hold(left_lock);
     for (const Left &memory : left) {
-        const Context context(memory.device);
-        Do("cuMemFree_v2", memory.at);
+        Free(memory);
     }
     left.clear();
 }
@@ -189,20 +202,13 @@ class Memory
         if (at_ == 0) {
             return;
         }
-        if (pieces_ == 0 && std::this_thread::get_id() != main_thread) {
-            std::lock_guard<std::mutex> hold(left_lock);
-            left.push_back({device_, at_});
+        const Left memory = {device_, at_, piece_, pieces_};
+        if (std::this_thread::get_id() == main_thread) {
+            Free(memory);
             return;
         }
-        const Context context(device_);
-        for (size_t i = 0; i < pieces_; i++) {
-            Do("cuMemUnmap", at_ + i * piece_, piece_);
-        }
-        if (pieces_ > 0) {
-            Do("cuMemAddressFree", at_, pieces_ * piece_);
-        } else {
-            Do("cuMemFree_v2", at_);
-        }
+        std::lock_guard<std::mutex> hold(left_lock);
+        left.push_back(memory);
     }
     void *Get(size_t offset = 0) const
     {

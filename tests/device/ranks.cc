@@ -415,6 +415,11 @@ int main()
         if (opens) {
             CheckFreeWhilePending(job, a, b);
             Say(job, "a thread may free memory while a call is pending");
+            const Memory new_a(4096, gpu), new_b(4096, gpu);
+            CheckFreeWhilePending(job, new_a, new_b);
+            const Memory new_virtual = Memory::Virtual(4096, true, gpu);
+            CheckFreeWhilePending(job, new_virtual, new_virtual);
+            Say(job, "also if it is the first call on that memory");
         }
         CheckDifferentCalls(job, a, b);
         Say(job, "different calls end the communicator and release its streams");

@@ -181,7 +181,6 @@ class Rank
         for (size_t i = 0; i < kCalls; i++) {
             buffers_.push_back(std::make_unique<Buffers>(bytes));
         }
-        Warm(comm);
     }
     ~Rank()
     {
@@ -205,14 +204,6 @@ class Rank
     }
 
   private:
-    // Rank 0 of processes opens the others' memory in the first call on it, for which their streams
-    // wait: nothing may wait for these streams meanwhile (1.1 b of docs/gpu-findings.md). Later
-    // communicators of the process find it open.
-    void Warm(kolo_comm *comm)
-    {
-        const Call first = {kAllReduce, KOLO_INT32, KOLO_SUM, 1, 0};
-        Run({kCall, std::vector<Call>(kCalls, first), false, 0, {}}, comm);
-    }
     void Take(const Step &step)
     {
         switch (step.kind) {

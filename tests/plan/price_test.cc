@@ -131,6 +131,22 @@ TEST(Price, CountsReductionsOnTheReceiver)
     EXPECT_NEAR(without + 3 * 6400 * 0.001, with, Near(with));
 }
 
+/* So of two ways that send the same bytes, the one that adds fewer of them costs less. */
+TEST(Price, WhatAMessageBroughtIsAddedAtTheRateOfMemory)
+{
+    const double each = 0.001;
+    kolo_machine machine = Links();
+    machine.link.sum_us_per_byte = each;
+    for (const auto &[name, added] :
+         std::vector<std::pair<const char *, double>>{{"allreduce_ring", 6400},
+                                                      {"allreduce_doubling", 12800},
+                                                      {"allreduce_oneshot", 12800}}) {
+        const double without = Price(name, 2, 12800, Links()).total_us;
+        EXPECT_NEAR(without + added * each, Price(name, 2, 12800, machine).total_us, Near(without))
+            << name;
+    }
+}
+
 TEST(Price, SerialisesRanksThatShareACore)
 {
     kolo_machine machine = {};

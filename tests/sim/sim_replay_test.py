@@ -89,6 +89,46 @@ def test_timeline():
                   and near(told["waits_ms"] * 1e3, 100), "recorded time, computation and waits are told apart", told)
 
 
+def waited(number, name, begin_us, took_us, wait_us, elements, **more):
+    return entry(number, name, begin_us, took_us, elements, time_waited_ns=None if wait_us is None else wait_us * 1000,
+                 **more)
+
+
+def test_calls_beside_computation():
+    """Two calls are made 100 us apart, and the rank waits 400 us after the first for both."""
+    with tempfile.TemporaryDirectory() as folder:
+        calls = [waited(1, "kolo:all_reduce", 1000, 20, 1400, 1 << 16), waited(2, "kolo:all_reduce", 1100, 300, 1400, 1000),
+                 waited(3, "kolo:barrier", 1500, 10, 1500, 0)]
+        path = write(folder, "one", calls)
+        long, short, barrier = (call_us(folder, name, 2, size) for name, size in
+                                (("allreduce", 1 << 18), ("allreduce", 4000), ("barrier", 0)))
+        told = replay(folder, path)
+        expected = max(400, long + short) + 100 + barrier
+        tap.check(near(told["predicted_ms"] * 1e3, expected) and near(told["compute_ms"] * 1e3, 500)
+                  and told["overlapping"] == 0, "a rank computes until it waits, and a call waits for the one before",
+                  told, expected)
+        machine = os.path.join(folder, "shared")
+        with open(machine, "w", encoding="utf-8") as file:
+            file.write(MACHINE + "net_core_share 0.5\n")
+        slow = replay(folder, path, "-m", machine)
+        tap.check(told["compute_ms"] < slow["compute_ms"] < told["compute_ms"] + (long + short) / 2e3,
+                  "a busy NIC takes its share of the core from computation beside it", told, slow)
+
+
+def test_messages():
+    """Rank 0 sends at once and again 50 us later; rank 1 expects the second only after 1000 us."""
+    with tempfile.TemporaryDirectory() as folder:
+        sender = write(folder, "sender", [waited(0, "kolo:send 0->1", 100, 5, None, 1000, is_p2p=True),
+                                          waited(0, "kolo:send 0->1", 150, 5, 150, 1000, is_p2p=True)])
+        receiver = write(folder, "receiver", [waited(0, "kolo:recv 1<-0", 100, 55, 100, 1000, is_p2p=True),
+                                              waited(0, "kolo:recv 1<-0", 1155, 5, 1155, 1000, is_p2p=True)])
+        told = replay(folder, sender, receiver)
+        us = call_us(folder, "scatter", 2, 2 * 4000)
+        tap.check([(row["collective"], row["bytes"], row["calls"]) for row in told["calls"]] == [("message", 4000, 2)],
+                  "a message counts once", told)
+        tap.check(near(told["predicted_ms"] * 1e3, us + 1000), "it leaves when it is sent", told, us)
+
+
 def test_windows_and_scale():
     with tempfile.TemporaryDirectory() as folder:
         paths = two_ranks(folder)

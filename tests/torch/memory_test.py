@@ -74,8 +74,12 @@ def test_the_flight_recorder_knows_what_was_called_and_what_has_not_ended():
             assert first["profiling_name"] == "kolo:all_reduce" and first["state"] == "completed"
             assert first["input_sizes"] == [[3, 4]] and first["input_dtypes"] == ["Float"]
             assert second["state"] == "started" and second["collective_seq_id"] == 2, second
+            assert second["time_waited_ns"] is None
             dist.send(torch.ones(1), 1)
             pending.wait()
+            third = kolo_torch.flight_recorder()["entries"][-2]
+            assert third["time_waited_ns"] > third["time_created_ns"]
+            assert kolo_torch.flight_recorder()["entries"][-1]["profiling_name"] == "kolo:send 0->1"
         else:
             dist.recv(torch.ones(1), 0)
             dist.all_reduce(torch.ones(5))

@@ -53,6 +53,24 @@ def a_run(folder):
     check(status == 0 and out.count("zero1 over kolo") == 2 and "1.00 times" in out, "runs are put side by side", out, err)
 
 
+def a_prediction(folder):
+    """A step of this run on another machine, whose network is so slow that the messages alone take a known time."""
+    machine, figures = Path(folder) / "machine", Path(folder) / "predicted.json"
+    machine.write_text("ranks_per_host 1\nnet_gbs 0.0001\n", encoding="utf-8")
+    os.environ["PATH"] = f"{Path(KOLO).parent}{os.pathsep}{os.environ['PATH']}"
+    for way in (["ddp"], ["pp-gpipe", "--accumulate", "2"]):
+        status, out, err = train("--parallel", *way, *TINY, "--predict", str(machine), "--json", str(figures))
+        check(status == 0 and f"ms a step on {machine}; measured here:" in out, f"--predict tells of {way[0]}", status, out,
+              err)
+        told = json.loads(figures.read_text(encoding="utf-8"))
+        # ddp: each rank sends the gradients once; a stage: a batch of activations, 8 samples of 16 by 32
+        sent = 4 * told["parameters"] if way == ["ddp"] else 4 * 8 * 16 * 32
+        share = told["prediction"]["calls"] / (sent / 1e5)
+        check(0.99 < share < 1.2, "calls take what the network needs", told["prediction"], sent)
+    status, _, err = train("--parallel", "ddp", "--backend", "gloo", *TINY, "--predict")
+    check(status == 2 and "--predict takes --backend kolo" in err, "--predict needs records of kolo", status, err)
+
+
 def several_ways(folder):
     """--compare: every way's run, a table and a picture of all."""
     picture, figures = Path(folder) / "ways.png", Path(folder) / "ways.json"
@@ -111,6 +129,7 @@ def a_rank_that_fails():
 
 with tempfile.TemporaryDirectory(prefix="kolo-train-test-") as FOLDER:
     a_run(FOLDER)
+    a_prediction(FOLDER)
     several_ways(FOLDER)
 other_starters()
 refused()

@@ -95,6 +95,10 @@ uint64_t KoloBackend::recordCall(const CallOptions &call_options, const Tensors 
     entry.group = pg_uid_;
     entry.description = pg_desc_;
     entry.name = titleOf(call_options.title);
+    if (call_options.partner != kNoPeer) {
+        const bool sends = call_options.type == c10d::OpType::SEND;
+        entry.partners = c10::str(" ", rank_, sends ? "->" : "<-", call_options.partner);
+    }
     entry.collective = sequence_;
     entry.message = messages_;
     entry.timeout_ms = call_options.timeout.count();

@@ -182,6 +182,7 @@ class KoloBackend : public c10d::Backend
         bool asynchronous;
         std::chrono::milliseconds timeout;
         int peer = kNoPeer; /* of a message on a device: its communicator is of these two ranks */
+        int partner = kNoPeer; /* of any message, where it is known */
     };
 
     /* Every call goes through here. Inside startCoalescing() the call is kept for later and the

@@ -30,7 +30,7 @@ WorkPtr KoloBackend::send(Tensors &tensors, int peer, int tag)
     const void *buf = staging.in(t);
     const Element element = movable(t.scalar_type());
     const size_t count = elements(t, element);
-    return enqueue({c10d::OpType::SEND, "kolo:send", true, options_->timeout, pair}, tensors,
+    return enqueue({c10d::OpType::SEND, "kolo:send", true, options_->timeout, pair, peer}, tensors,
                    {tensors}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
                        return kolo_send_tag(buf, count, element.type, to, tag, comm, stream);
                    });
@@ -67,8 +67,9 @@ WorkPtr KoloBackend::enqueueReceive(Tensors &tensors, int peer, int tag,
 
 WorkPtr KoloBackend::recv(Tensors &tensors, int peer, int tag)
 {
-    return enqueueReceive(tensors, peer, tag,
-                          {c10d::OpType::RECV, "kolo:recv", true, options_->timeout});
+    return enqueueReceive(
+        tensors, peer, tag,
+        {c10d::OpType::RECV, "kolo:recv", true, options_->timeout, kNoPeer, peer});
 }
 
 WorkPtr KoloBackend::recvAnysource(Tensors &tensors, int tag)

@@ -138,7 +138,7 @@ py::list flightRecord()
         d["collective_seq_id"] = e.collective;
         d["p2p_seq_id"] = e.message;
         d["op_id"] = e.id;
-        d["profiling_name"] = e.name;
+        d["profiling_name"] = e.name + e.partners;
         d["time_created_ns"] = ns(e.began);
         d["input_sizes"] = shapes(e.inputs, false);
         d["input_dtypes"] = shapes(e.inputs, true);
@@ -150,6 +150,9 @@ py::list flightRecord()
         d["duration_ms"] =
             over ? py::object(py::float_(static_cast<double>(ns(e.ended) - ns(e.began)) / 1e6))
                  : py::none();
+        d["time_waited_ns"] = e.waited == Recorder::Clock::time_point()
+                                  ? py::object(py::none())
+                                  : py::object(py::int_(ns(e.waited)));
         d["retired"] = over;
         d["timeout_ms"] = e.timeout_ms;
         d["is_p2p"] = message;

@@ -45,6 +45,15 @@ void Recorder::end(uint64_t id, bool well)
     }
 }
 
+void Recorder::wait(uint64_t id)
+{
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Entry &entry = ring_[(id - 1) % most_];
+    if (entry.id == id && entry.waited == Clock::time_point()) {
+        entry.waited = Clock::now();
+    }
+}
+
 std::vector<Recorder::Entry> Recorder::entries()
 {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -26,11 +26,12 @@ class Recorder
     struct Entry {
         uint64_t id; /* from 1 */
         std::string group, description;
-        const char *name; /* static */
+        const char *name;     /* static */
+        std::string partners; /* of a message: " 0->1", " 1<-0" */
         uint64_t collective, message;
         std::vector<Shape> inputs, outputs;
         int64_t timeout_ms;
-        Clock::time_point began, ended;
+        Clock::time_point began, ended, waited; /* waited: no time if nobody waited */
         State state;
     };
 
@@ -43,6 +44,8 @@ class Recorder
     /* Add an entry and return its id. Sets the entry's id, began and state. */
     uint64_t begin(Entry &&entry);
     void end(uint64_t id, bool well);
+    /* A thread of the program waits for the call from now on. */
+    void wait(uint64_t id);
     /* The entries in the order of their beginning. */
     std::vector<Entry> entries();
 

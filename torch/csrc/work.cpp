@@ -293,6 +293,13 @@ bool Work::waitUntil(std::chrono::steady_clock::time_point end)
     return true;
 }
 
+void Work::recordWait() const
+{
+    if (call_.record != 0) {
+        Recorder::get().wait(call_.record);
+    }
+}
+
 /* A future that somebody has is done when wait() returns. Programs then add callbacks to it, and
  * expect to find their effects. A callback does not wait: the future may be next on its own lane. */
 void Work::awaitFuture()
@@ -309,6 +316,7 @@ void Work::awaitFuture()
 
 bool Work::wait(std::chrono::milliseconds timeout)
 {
+    recordWait();
     if (timeout == kNoTimeout || timeout == c10d::kUnsetTimeout) {
         trySettle(true);
     } else if (!waitUntil(std::chrono::steady_clock::now() + timeout)) {

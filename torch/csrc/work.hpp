@@ -56,6 +56,7 @@ class Work final : public c10d::Work
     template <typename KoloCall> void run(bool asynchronous, Staging &&staging, KoloCall kolo_call)
     {
         if (!asynchronous) {
+            recordWait();
             const kolo_status status = kolo_call(comm_->get(), static_cast<kolo_stream>(nullptr));
             endHere(status, std::move(staging));
             return;
@@ -103,6 +104,7 @@ class Work final : public c10d::Work
     std::exception_ptr finishResults(kolo_status status);
     void completeFuture();
     void awaitFuture();
+    void recordWait() const;
     void checkReceived() const;
     bool waitUntil(std::chrono::steady_clock::time_point end);
     std::exception_ptr failureOf(kolo_status status) const;

@@ -90,6 +90,8 @@ def make_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="compare the weights with a run of one rank on the same batches",
     )
+    predict = "predict the time of a step on a machine of kolo sim, of this FILE (this machine), beside the measured one"
+    output.add_argument("--predict", nargs="?", const="live", default="", metavar="FILE", help=predict)
     output.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the curves")
     output.add_argument("--json", type=Path, metavar="FILE.json", help="write all figures")
     return parser
@@ -178,6 +180,10 @@ def _need(config: Config, plot: Path | None) -> None:
             raise UsageError(
                 f"Python's {package}, which {why}, is not installed: ./setup --torch, or pip install {package}"
             )
+    if config.predict:
+        from kolo_train.predict import need_kolo
+
+        need_kolo()
     if config.device == "cuda":
         from kolo_train.job import need_cuda
 

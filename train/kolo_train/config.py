@@ -86,6 +86,7 @@ class Config:
     seed: int = 1
     check: bool = False
     elastic: tuple[int, int] | None = None
+    predict: str = ""
 
     def validate(self, ranks: int) -> None:
         """Raises UsageError where options do not go together with each other or `ranks` ranks."""
@@ -107,6 +108,7 @@ class Config:
             raise UsageError("--warmup-steps: 1 or more")
         self._validate_codec()
         self._validate_elastic()
+        self._validate_predict(ranks)
         if self.host_ranks and ranks % self.host_ranks:
             raise UsageError(f"{ranks} ranks are not hosts of --host-ranks {self.host_ranks} each")
         if self.parallel == "tp" and self.heads % ranks:
@@ -131,6 +133,15 @@ class Config:
             raise UsageError("--elastic takes --precision fp32 or bf16, whole gradients, and no --offload")
         if self.accumulate != 1 or self.check or self.seconds or self.straggle_ms:
             raise UsageError("--elastic divides each step anew: no --accumulate, --check, --seconds, --straggle-ms")
+
+    def _validate_predict(self, ranks: int) -> None:
+        """Raises UsageError where no record tells what the ranks wait for."""
+        if not self.predict:
+            return
+        if self.backend != "kolo" or self.device != "cpu" or ranks < 2:
+            raise UsageError("--predict takes --backend kolo, --device cpu and two ranks or more")
+        if self.elastic or self.parallel.startswith("ps-") or self.codecs != "none":
+            raise UsageError("--predict takes ways whose ranks make their steps together, without codecs")
 
     def _validate_codec(self) -> None:
         """Raises UsageError where a codec would compress nothing."""

@@ -39,6 +39,7 @@ def summary(report: Report) -> str:
         _loss(report),
         _speed(report),
         _communication(report),
+        *_prediction(report),
         *_memory(report),
     ]
     lines += [f"  {note}" for note in report.notes]
@@ -67,6 +68,18 @@ def _communication(report: Report) -> str:
     shown = ", ".join(f"{name} {share:.1%}" for name, share in sorted(parts.items(), key=lambda part: -part[1]))
     handed = f"; {report.handed_bytes / 2**20:.2f} MiB a step" if report.handed_bytes else ""
     return f"communication   {report.communication.get('all', 0):.1%} of a step: {shown or 'nothing seen'}{handed}"
+
+
+def _prediction(report: Report) -> list[str]:
+    told = report.prediction
+    if told is None:
+        return []
+    machine = "this machine" if told.machine == "live" else told.machine
+    return [
+        f"prediction      {told.predicted * 1e3:.2f} ms a step on {machine}; measured here: "
+        f"{told.measured * 1e3:.2f} ms, in {told.steps} steps",
+        f"                a rank computes {told.computation * 1e3:.2f} ms, and is in calls for {told.calls * 1e3:.2f} ms",
+    ]
 
 
 def _memory(report: Report) -> list[str]:

@@ -16,7 +16,9 @@ from kolo_train.communication import Communication, sampled
 from kolo_train.config import Config
 from kolo_train.job import Job
 from kolo_train.memory import Memory
+from kolo_train.predict import Prediction, predict
 from kolo_train.progress import Progress
+from kolo_train.record import Steps
 from kolo_train.ways import make_way
 from kolo_train.ways.base import State, Way
 
@@ -34,6 +36,7 @@ class Trace:
     handed: float = 0.0  # bytes a step
     memory: Memory = field(default_factory=Memory)
     notes: list[str] = field(default_factory=list)
+    prediction: Prediction | None = None
 
 
 @dataclass
@@ -51,6 +54,7 @@ class Report:
     memory: list[Memory]  # of each rank
     notes: list[str]
     check: Check | None = None
+    prediction: Prediction | None = None
 
     def as_dict(self) -> dict[str, object]:
         """All of it in the types of JSON."""
@@ -83,15 +87,20 @@ def _train(way: Way, config: Config, job: Job, quiet: bool) -> Trace:
     communication = Communication(config.backend, config.device)
     steps = TIMED_WARMUP if config.seconds else config.steps
     began = time.perf_counter()
+    marks = Steps()
     with Progress(steps, config, show=way.reports and not quiet) as progress:
         number = 0
         while not way.finished(number, steps):
+            marks.begin()
             _step(way, number, steps, config, trace, communication)
             number += 1
             progress.update(number, trace.losses[-1], communication.shares().get("all"))
             if config.seconds and number == TIMED_WARMUP and way.decides_steps:
                 steps = _steps_for(config.seconds - (time.perf_counter() - began), trace, way)
                 progress.total = steps
+    marks.begin()
+    if config.predict:
+        trace.prediction = predict(config.predict, way.job, marks)
     way.finish()
     trace.shares = communication.shares()
     trace.handed = communication.bytes_a_step()
@@ -151,6 +160,7 @@ def _report(config: Config, job: Job, way: Way, traces: list[Trace]) -> Report:
         handed_bytes=max(trace.handed for trace in traces),
         memory=[trace.memory for trace in traces],
         notes=list(dict.fromkeys(notes)),
+        prediction=traces[0].prediction,
     )
 
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 enum { PREDICTED_LEAST = 1024, EARLY_LEAST = 32 << 10 };
-enum { CHUNK_LEAST = 256 << 10, LONG_BYTES = 1 << 20 };
+enum { CHUNK_LEAST = 256 << 10, LONG_BYTES = 1 << 20, AT_ONCE_MOST = 32 << 10 };
 
 /* ---- notes ---- */
 
@@ -28,12 +28,28 @@ void kolo_tcp_message_note(struct kolo_link *link, const struct kolo_carrier_not
 
 /* ---- posting ---- */
 
+/* Whether a short message may go before the next progress(). Nothing goes before it, and the link has
+ * nothing else to settle. */
+static bool may_go(const struct kolo_link *link, const struct kolo_carrier_message *m)
+{
+    const struct kolo_tcp_socket *s = &link->socket[0];
+    return m->total <= AT_ONCE_MOST && link->base.sends.first == m && link->base.notes == 0 &&
+           s->state == KOLO_TCP_UP && s->count == 0 && !s->full &&
+           !kolo_doubt_is_open(&link->doubt);
+}
+
 kolo_status kolo_tcp_message_send(struct kolo_link *link, const struct kolo_bytes *src,
                                   struct kolo_req *req)
 {
     struct kolo_carrier_message *m = NULL;
     KOLO_TRY(kolo_carrier_send(&link->base, src, req, &m));
-    link->has_long = link->has_long || (m != NULL && m->total >= LONG_BYTES);
+    if (m == NULL) {
+        return KOLO_OK;
+    }
+    link->has_long = link->has_long || m->total >= LONG_BYTES;
+    if (req->at_once != 0 && may_go(link, m)) {
+        (void)kolo_tcp_stream_write(&link->socket[0]);
+    }
     return KOLO_OK;
 }
 
@@ -197,6 +213,9 @@ static bool pull_data(struct kolo_link *link, struct kolo_tcp_out *out)
 
 bool kolo_tcp_message_pull(struct kolo_link *link, struct kolo_tcp_out *out)
 {
+    if (link->base.notes == 0 && link->base.sends.first == NULL) {
+        return false;
+    }
     *out = (struct kolo_tcp_out){0};
     if (!(link->base.notes > 0 && pull_note(link, out)) && !pull_data(link, out)) {
         return false;

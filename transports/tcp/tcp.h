@@ -187,9 +187,9 @@ enum kolo_tcp_codes { /* KOLO_LOSSLESS */
                       KOLO_TCP_CODES_BY_PRICE
 };
 
-struct kolo_tcp_price {    /* of coding floats of one length for one peer */
-    double kept;           /* bytes that coding leaves of one; 0: not known */
-    size_t left;           /* bytes until the next decision */
+struct kolo_tcp_price { /* of coding floats of one length for one peer */
+    double kept;        /* bytes that coding leaves of one; 0: not known */
+    size_t left;        /* bytes until the next decision */
     unsigned decisions;
     uint64_t bytes, coded; /* of all frames that were coded, before and after */
     bool codes, told;      /* the last decision */

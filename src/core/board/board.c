@@ -122,6 +122,15 @@ void kolo_record_text(const struct kolo_recorded *call, char *out, size_t room)
 
 /* ---- verdicts ---- */
 
+/* Whoever sees the number of fates sees the fates. */
+void kolo_fate_note(struct kolo_board *board, struct kolo_board_slot *slot, enum kolo_fate fate)
+{
+    uint32_t none = KOLO_FATE_NONE;
+    if (atomic_compare_exchange_strong(&slot->fate, &none, (uint32_t)fate)) {
+        atomic_fetch_add_explicit(&board->fates, 1, memory_order_release);
+    }
+}
+
 bool kolo_verdict_write(struct kolo_board *board, const struct kolo_verdict *verdict)
 {
     uint32_t none = 0;

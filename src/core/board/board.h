@@ -16,7 +16,7 @@
 
 #include <stdatomic.h>
 
-enum { KOLO_RECORDS = 256, KOLO_BOARD_VERSION = 8, KOLO_VERDICT_TEXT = 384 };
+enum { KOLO_RECORDS = 256, KOLO_BOARD_VERSION = 9, KOLO_VERDICT_TEXT = 384 };
 enum { KOLO_SLOT_MESSAGES = 8 };
 #define KOLO_SLOT_BLOCKS UINT32_C(0x80000000)
 #define KOLO_BOARD_MAGIC UINT64_C(0x6472616f626f6c6b) /* "kloboard" */
@@ -33,6 +33,8 @@ struct kolo_record {
 };
 
 enum kolo_presence { KOLO_PRESENCE_ABSENT, KOLO_PRESENCE_HERE, KOLO_PRESENCE_LEFT };
+/* What others have seen of a rank's process. CLOSED: it lives, but has closed its descriptors. */
+enum kolo_fate { KOLO_FATE_NONE, KOLO_FATE_DIED, KOLO_FATE_CLOSED };
 
 struct kolo_board_slot { /* a rank's place on the board; records first: cheapest to find */
     _Alignas(128) struct kolo_record record[KOLO_RECORDS];
@@ -47,6 +49,8 @@ struct kolo_board_slot { /* a rank's place on the board; records first: cheapest
     _Atomic uint64_t ticks, ticks_us; /* kolo_ticks_now() and kolo_now_us() of one moment */
     _Atomic uint64_t pid_space;       /* the PID namespace that `pid` belongs to; 0: not known */
     _Atomic uint32_t beats;           /* grows while its process runs */
+    _Atomic uint32_t ran_ms;          /* kolo_now_us() / 1000 when it last grew */
+    _Atomic uint32_t fate;            /* enum kolo_fate: written by whoever watches its process */
     /* Sends and receives that last. The lower half is 2 + the peer's rank (1: any rank), and
      * KOLO_SLOT_BLOCKS if a thread waits. The upper half is the time of the rank's last look
      * (kolo_now_us() / 1000). A peer is at place rank % KOLO_SLOT_MESSAGES. */
@@ -78,6 +82,7 @@ struct kolo_board {
     struct kolo_verdict verdict;
     struct kolo_store_choices stores;
     struct kolo_prices prices;
+    _Atomic uint32_t fates;    /* how many slots have one; grows after it */
     _Atomic uint32_t standing; /* whether it came up, the same for all members: agreement.h */
     _Atomic uint64_t decided;  /* the last agreement, and whose proposal it took */
     struct kolo_board_slot slot[];
@@ -163,6 +168,9 @@ static inline int kolo_record_root(const struct kolo_recorded *call)
 {
     return (int)(call->key >> 32);
 }
+
+/* Note for all members what has become of the process of a slot. Only the first note counts. */
+void kolo_fate_note(struct kolo_board *board, struct kolo_board_slot *slot, enum kolo_fate fate);
 
 /* Write the verdict, unless there is one. */
 bool kolo_verdict_write(struct kolo_board *board, const struct kolo_verdict *verdict);

@@ -15,6 +15,8 @@
 #include <string.h>
 
 enum { WARN_US = 10 * 1000 * 1000, STOPPED_US = 200 * 1000, LEFT_US = 50 * 1000 };
+/* A rank is watched by few others, which may all be stopped. So who waits for it watches it, too. */
+enum { WATCH_US = 500 * 1000 };
 /* A rank is named once it has been the end of the chain for SURE_US. For that, a wait may go on for
  * DOUBT_US after its limit. */
 enum { SURE_US = 250 * 1000, DOUBT_US = 500 * 1000, ASK_US = 100 * 1000 };
@@ -214,6 +216,10 @@ kolo_status kolo_diagnose_ask(struct kolo_comm *c, int peer, double waited_us, b
     }
     atomic_store_explicit(&c->health.slot->since_us, (uint64_t)(kolo_now_us() - waited_us),
                           memory_order_relaxed);
+    kolo_look_say_runs(c);
+    if (waited_us > WATCH_US) {
+        kolo_watchdog_watch(c, peer);
+    }
     const int last = find_end(c, peer, &for_us);
     atomic_store_explicit(&c->health.slot->waits_for_last, last + 1, memory_order_relaxed);
     kolo_gossip_ask(c, peer);

@@ -12,6 +12,13 @@
 
 #include <stdio.h>
 
+static bool has_ended(const struct kolo_comm *c, int q)
+{
+    const struct kolo_board_slot *slot = kolo_comm_slot(c, q);
+    return atomic_load(&c->member[q].lost) || atomic_load(&c->member[q].end) != 0 ||
+           (slot != NULL && atomic_load_explicit(&slot->fate, memory_order_acquire) != 0);
+}
+
 static bool has_left(const struct kolo_comm *c, int q)
 {
     const struct kolo_board_slot *slot = kolo_comm_slot(c, q);
@@ -22,7 +29,7 @@ static bool has_left(const struct kolo_comm *c, int q)
 
 bool kolo_gone_is(const struct kolo_comm *c, int q)
 {
-    return atomic_load(&c->member[q].lost) || atomic_load(&c->member[q].end) != 0 || has_left(c, q);
+    return has_ended(c, q) || has_left(c, q);
 }
 
 /* The rank whose end is this communicator's verdict, if there is one; -1: none. */

@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -155,6 +156,35 @@ void kolo_life_watch(const unsigned char name[KOLO_LIFE_NAME], int pid, bool sam
         out->gone = out->pidfd < 0 && errno == ESRCH;
     }
     out->pid = kolo_pid_space() != 0 ? out->pid : 0; /* else /proc has other IDs */
+}
+
+/* What has ended stays so. */
+static int poll_for(int epoll, int fd, uint64_t token)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.u64 = token};
+    if (fd >= 0 && epoll >= 0 && epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0) {
+        return fd;
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return -1;
+}
+
+void kolo_life_poll(struct kolo_life *life_of, int epoll, uint64_t token)
+{
+    life_of->fd = poll_for(epoll, life_of->fd, token);
+    life_of->pidfd = poll_for(epoll, life_of->pidfd, token);
+}
+
+/* A forked child may hold them, too, so closing them alone would not be enough. */
+void kolo_life_end_poll(struct kolo_life *life_of, int epoll)
+{
+    if (epoll >= 0) {
+        kolo_epoll_close(epoll, life_of->fd);
+        kolo_epoll_close(epoll, life_of->pidfd);
+    }
+    life_of->fd = life_of->pidfd = -1;
 }
 
 static bool has_ended(int pid)

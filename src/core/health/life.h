@@ -10,6 +10,7 @@
 #define KOLO_CORE_HEALTH_LIFE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 enum { KOLO_LIFE_NAME = 16 };
 
@@ -29,6 +30,10 @@ struct kolo_life { /* of another process */
  * this process is in that namespace, too. */
 void kolo_life_watch(const unsigned char name[KOLO_LIFE_NAME], int pid, bool same_space,
                      struct kolo_life *out);
+/* Let an epoll of kolo tell once of its end, by `token`. A descriptor that has no place there (-1:
+ * there is no epoll) is closed. */
+void kolo_life_poll(struct kolo_life *life_of, int epoll, uint64_t token);
+void kolo_life_end_poll(struct kolo_life *life_of, int epoll);
 /* Whether a descriptor tells of its end, or /proc where there is none. */
 bool kolo_life_is_over(struct kolo_life *life_of);
 /* Its socket has ended. A process that ends closes its socket a moment before. One that closes its

@@ -21,7 +21,10 @@ void kolo_look_lose_rank(struct kolo_comm *c, int q, bool lives)
 {
     char who[48], call[128];
     const bool is_here = kolo_look_has_rank(c, q);
-    const struct kolo_board_slot *slot = kolo_comm_slot(c, q);
+    struct kolo_board_slot *slot = kolo_comm_slot(c, q);
+    if (slot != NULL) { /* first: the others know it even if this process dies before it fails */
+        kolo_fate_note(c->health.board, slot, lives ? KOLO_FATE_CLOSED : KOLO_FATE_DIED);
+    }
     if (atomic_exchange(&c->member[q].lost, true) || !is_here) {
         return; /* it has left, or may have left, or never came, which the rendezvous reports */
     }
@@ -33,6 +36,21 @@ void kolo_look_lose_rank(struct kolo_comm *c, int q, bool lives)
                           : "died: its process ended without kolo_comm_destroy()",
                     call);
     (void)kolo_failure_end(c, KOLO_ERR_PEER, q);
+}
+
+void kolo_look_fates(struct kolo_comm *c)
+{
+    const struct kolo_board *board = c->health.board;
+    const uint32_t fates =
+        board != NULL ? atomic_load_explicit(&board->fates, memory_order_acquire) : 0;
+    for (int q = 0; fates != c->health.seen_fates && q < c->ranks.nranks; q++) {
+        const struct kolo_board_slot *slot = kolo_comm_slot(c, q);
+        const uint32_t fate = slot != NULL ? atomic_load(&slot->fate) : KOLO_FATE_NONE;
+        if (fate != KOLO_FATE_NONE && q != c->ranks.rank) {
+            kolo_look_lose_rank(c, q, fate == KOLO_FATE_CLOSED);
+        }
+    }
+    c->health.seen_fates = fates;
 }
 
 void kolo_look_lose_descriptors(struct kolo_comm *c)
@@ -120,11 +138,28 @@ static bool learn_of_path(struct kolo_comm *c)
     return st != KOLO_OK;
 }
 
+void kolo_look_say_runs(struct kolo_comm *c)
+{
+    atomic_store_explicit(&c->health.slot->ran_ms, (uint32_t)(uint64_t)(kolo_now_us() / 1e3),
+                          memory_order_relaxed);
+}
+
+bool kolo_look_has_run(const struct kolo_comm *c, int q)
+{
+    enum { JUST_NOW_MS = 250 };
+    const struct kolo_board_slot *slot = kolo_comm_slot(c, q);
+    const uint32_t now_ms = (uint32_t)(uint64_t)(kolo_now_us() / 1e3);
+    return slot != NULL &&
+           now_ms - atomic_load_explicit(&slot->ran_ms, memory_order_relaxed) < JUST_NOW_MS;
+}
+
 /* Processes that this one cannot see in /proc show on the board that they run. */
 static void watch_beats(struct kolo_comm *c)
 {
     atomic_fetch_add_explicit(&c->health.slot->beats, 1, memory_order_relaxed);
-    for (int q = 0; q < c->ranks.nranks; q++) {
+    kolo_look_say_runs(c);
+    bool sees_all = true;
+    for (int q = 0; q < c->ranks.nranks && !c->health.sees_all; q++) {
         struct kolo_member *m = &c->member[q];
         const struct kolo_board_slot *slot =
             atomic_load(&m->pid_here) == 0 ? kolo_comm_slot(c, q) : NULL;
@@ -134,7 +169,9 @@ static void watch_beats(struct kolo_comm *c)
             m->beats = beats;
             atomic_store(&m->beats_us, (uint64_t)kolo_now_us());
         }
+        sees_all = sees_all && slot == NULL;
     }
+    c->health.sees_all = sees_all;
 }
 
 bool kolo_look_is_still(const struct kolo_comm *c, int q)
@@ -147,6 +184,7 @@ bool kolo_look_at(struct kolo_comm *c)
 {
     struct kolo_verdict verdict;
     watch_beats(c);
+    kolo_look_fates(c);
     if (c->health.serve != NULL) {
         c->health.serve(c);
     }

@@ -10,11 +10,17 @@
 /* Whether the watchdog of rank q, a rank of this host, has not run for a while: its process is
  * stopped, or gets no time. */
 bool kolo_look_is_still(const struct kolo_comm *c, int q);
+/* Note on the board that this process runs. */
+void kolo_look_say_runs(struct kolo_comm *c);
+/* Whether rank q of this host has just run: then nobody needs to ask /proc whether it is stopped. */
+bool kolo_look_has_run(const struct kolo_comm *c, int q);
 /* Whether rank q of this host has neither left nor been lost. */
 bool kolo_look_has_rank(const struct kolo_comm *c, int q);
 /* The process of rank q has ended: so does the communicator, unless rank q had left it before.
  * `lives`: it has not, but its socket has. */
 void kolo_look_lose_rank(struct kolo_comm *c, int q, bool lives);
+/* Lose the ranks whose fate others have noted on the board. Under the watchdog's lock. */
+void kolo_look_fates(struct kolo_comm *c);
 /* The program has closed the descriptors of this process: a communicator with other ones ends. */
 void kolo_look_lose_descriptors(struct kolo_comm *c);
 /* Whether the communicator has peers of which only connections tell. */

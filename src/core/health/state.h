@@ -14,7 +14,13 @@ struct kolo_board_slot;
 struct kolo_segment;
 struct kolo_comm;
 
-enum { KOLO_AWAITED = 16 };
+enum { KOLO_AWAITED = 16, KOLO_RING_WATCHED = 8 };
+
+struct kolo_ring { /* ring.h; under the watchdog's lock */
+    int rank[KOLO_RING_WATCHED];
+    int count;
+    int walked; /* ranks behind this one that were looked at */
+};
 
 struct kolo_health {
     struct kolo_board_slot *slot; /* this rank's; its own where there is no board */
@@ -23,6 +29,9 @@ struct kolo_health {
     struct kolo_board_slot *own_slot;
     struct kolo_comm *next; /* in the watchdog's list */
     bool watched;
+    bool sees_all; /* this process sees those of all members on the board in /proc */
+    struct kolo_ring ring;
+    uint32_t seen_fates; /* of the board; under the watchdog's lock */
     uint64_t seen_calls; /* of all members when the watchdog last compared their calls */
     uint64_t told_calls; /* of this rank, when it last told other hosts */
     _Atomic int differs; /* 1 + the rank whose call differs from this rank's; 0: none */

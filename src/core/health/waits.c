@@ -24,6 +24,9 @@ static double fresh_us(const struct kolo_comm *c)
 
 bool kolo_waits_is_stopped(const struct kolo_comm *c, int q)
 {
+    if (q >= 0 && q < c->ranks.nranks && kolo_look_has_run(c, q)) {
+        return false; /* many ranks wait, and ask of many */
+    }
     const int pid = q >= 0 && q < c->ranks.nranks ? atomic_load(&c->member[q].pid_here) : 0;
     const char state = pid > 0 ? kolo_process_state(pid) : 0;
     return state == 'T' || state == 't' || (pid == 0 && q >= 0 && kolo_look_is_still(c, q));

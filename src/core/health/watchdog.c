@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The thread that watches over a process's communicators.
  *
- * Each other process of this host that is a member of one has a connection here, which ends when
- * that process ends or becomes another program (life.h), and a pidfd, which becomes readable when
- * that process ends, whatever its forked children hold. Where both are denied the thread looks into
- * /proc instead. Ten times a second it also looks at the boards that have changed: what other
- * members found, and whether they make the same calls. The end of a process of another host comes
- * over a connection; while no call looks there, the thread sleeps on these, too.
+ * It watches some of the other processes of this host that are members (ring.h). Each of these has
+ * a connection here, which ends when that process ends or becomes another program (life.h). It also
+ * has a pidfd, which becomes readable when that process ends, whatever its forked children hold.
+ * Where both are denied the thread looks into /proc instead. It notes each end on the boards.
+ *
+ * Ten times a second it looks at the boards that have changed: what other members found, and whether
+ * they make the same calls. The end of a process of another host comes over a connection; while no
+ * call looks there, the thread sleeps on these, too.
  *
  * If the program closes the descriptors, the others see this process end. So its communicators with
  * others end here, too, and the thread goes on without descriptors. */
@@ -15,6 +17,7 @@
 #include "core/failure/failure.h"
 #include "core/health/life.h"
 #include "core/health/look.h"
+#include "core/health/ring.h"
 #include "core/health/waits.h"
 #include "util/descriptor.h"
 #include "util/threads.h"
@@ -55,12 +58,6 @@ static struct {
 
 /* ---- processes ---- */
 
-static bool shares_host(const struct kolo_comm *c, int q)
-{
-    const struct kolo_peer *me = &c->member[c->ranks.rank].peer, *peer = &c->member[q].peer;
-    return peer->host == me->host && peer->process != me->process;
-}
-
 /* The process that an event tells of. NULL: the wake-up; or it is not watched that way any more. */
 static struct watched *find_told(uint64_t token)
 {
@@ -88,26 +85,10 @@ static bool is_whole(const struct watcher *w)
     return kolo_epoll_is_own(w->epoll, &w->wake.heard, woken);
 }
 
-/* Told once; what has ended stays so. Without a place in the epoll it is closed: -1. */
-static int poll_for(const struct watcher *w, int fd, uint64_t token)
+/* -1: there is none, or none that is kolo's any more. */
+static int whole_epoll(void)
 {
-    struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.u64 = token};
-    if (fd >= 0 && is_whole(w) && epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &event) == 0) {
-        return fd;
-    }
-    if (fd >= 0) {
-        close(fd);
-    }
-    return -1;
-}
-
-/* A forked child may hold it, too, so closing it alone would not be enough. */
-static void stop_polling(int *fd)
-{
-    if (*fd >= 0 && is_whole(watch.watcher)) {
-        kolo_epoll_close(watch.watcher->epoll, *fd);
-    }
-    *fd = -1;
+    return is_whole(watch.watcher) ? watch.watcher->epoll : -1;
 }
 
 /* Find out how the process can be watched, and do it. */
@@ -116,8 +97,7 @@ static void watch_process(struct watched *p, const struct kolo_member *m)
     p->token = ++watch.tokens;
     memcpy(p->name, m->life, sizeof p->name);
     kolo_life_watch(m->life, m->peer.pid, m->pid_here > 0, &p->life);
-    p->life.fd = poll_for(watch.watcher, p->life.fd, p->token);
-    p->life.pidfd = poll_for(watch.watcher, p->life.pidfd, p->token);
+    kolo_life_poll(&p->life, whole_epoll(), p->token);
     if (p->life.fd < 0 && p->life.pidfd < 0 && !p->life.gone) {
         KOLO_LOG(INFO, INIT,
                  "no descriptor tells of the end of process %d: it is looked for in /proc",
@@ -138,11 +118,11 @@ static kolo_status add_process(struct kolo_member *m)
         p->next = watch.processes;
         watch.processes = p;
     } else if (memcmp(p->name, m->life, sizeof p->name) != 0) { /* it had left all communicators */
-        stop_polling(&p->life.fd);
-        stop_polling(&p->life.pidfd);
+        kolo_life_end_poll(&p->life, whole_epoll());
         watch_process(p, m);
     }
     atomic_store(&m->pid_here, p->life.pid);
+    m->watched = true;
     p->users++;
     return KOLO_OK;
 }
@@ -154,8 +134,7 @@ static void drop_process(uint64_t process)
         if (p->process == process) {
             if (--p->users == 0) {
                 *at = p->next;
-                stop_polling(&p->life.fd);
-                stop_polling(&p->life.pidfd);
+                kolo_life_end_poll(&p->life, whole_epoll());
                 free(p);
             }
             return;
@@ -165,9 +144,12 @@ static void drop_process(uint64_t process)
 
 /* ---- what is found ---- */
 
+/* Whether rank q is of this life of the process, which may have left all communicators, and have come
+ * back to others. */
 static bool is_of(const struct kolo_comm *c, int q, const struct watched *p)
 {
-    return c->member[q].peer.process == p->process && shares_host(c, q);
+    return c->member[q].peer.process == p->process && kolo_ring_has(c, q) &&
+           memcmp(c->member[q].life, p->name, sizeof p->name) == 0;
 }
 
 /* Whether a communicator loses a rank with this process. */
@@ -250,6 +232,39 @@ static void check_descriptors(struct watcher *w)
     }
 }
 
+static void tell_if_gone(const struct kolo_comm *c, int q)
+{
+    const struct watched *p = find_process(c->member[q].peer.process);
+    if (p != NULL && p->life.gone) {
+        tell_of_process(p);
+    }
+}
+
+/* Watch the next processes of each ring in place of those that have ended or left. Those that have
+ * ended already are told of at once, and do not count. Without memory, the others watch. */
+static void watch_more(void)
+{
+    for (struct kolo_comm *c = watch.comms; c != NULL; c = c->health.next) {
+        int q = kolo_ring_next(c);
+        while (q >= 0 && add_process(&c->member[q]) == KOLO_OK) {
+            tell_if_gone(c, q);
+            q = kolo_ring_next(c);
+        }
+    }
+}
+
+void kolo_watchdog_watch(struct kolo_comm *c, int q)
+{
+    if (pthread_mutex_trylock(&watch.lock) != 0) {
+        return; /* the caller may hold other locks, and asks again */
+    }
+    if (c->health.watched && kolo_ring_has(c, q) && !c->member[q].watched &&
+        add_process(&c->member[q]) == KOLO_OK) {
+        tell_if_gone(c, q);
+    }
+    pthread_mutex_unlock(&watch.lock);
+}
+
 void kolo_watchdog_look(void)
 {
     pthread_mutex_lock(&watch.lock);
@@ -258,6 +273,10 @@ void kolo_watchdog_look(void)
         if (kolo_life_is_over(&p->life)) {
             tell_of_process(p);
         }
+    }
+    watch_more();
+    for (struct kolo_comm *c = watch.comms; c != NULL; c = c->health.next) {
+        kolo_look_fates(c);
     }
     pthread_mutex_unlock(&watch.lock);
 }
@@ -294,6 +313,7 @@ static bool look_around(const struct epoll_event *event, int n)
             tell_of_process(p); /* again, if communicators came since */
         }
     }
+    watch_more();
     for (struct kolo_comm *c = watch.comms; c != NULL; c = c->health.next) {
         changed = kolo_look_at(c) || changed;
     }
@@ -326,7 +346,8 @@ static void *run_watchdog(void *arg)
         heard = kolo_look_ears_have(&ears, 2, ears.count);
         if (self->stop || kolo_look_ears_have(&ears, 0, 2) || n > 0 || kolo_now_us() >= look_us) {
             idle = !self->stop && look_around(event, n) ? 0 : idle + 1;
-            const bool often = idle < IDLE_TICKS || kolo_look_ears_any(watch.comms);
+            const bool often = idle < IDLE_TICKS || kolo_look_ears_any(watch.comms) ||
+                               kolo_ring_relies(watch.comms);
             look_us = kolo_now_us() + (often ? TICK_MS : IDLE_TICK_MS) * 1e3;
         } else if (kolo_look_ears_hear(watch.comms)) {
             idle = 0;
@@ -412,24 +433,20 @@ static void register_fork(void)
     (void)pthread_atfork(before_fork, in_parent, in_child);
 }
 
-/* Those of the first `n` ranks. */
-static void drop_processes(const struct kolo_comm *c, int n)
+static void drop_processes(struct kolo_comm *c)
 {
-    for (int q = 0; q < n; q++) {
-        if (shares_host(c, q)) {
+    for (int q = 0; q < c->ranks.nranks; q++) {
+        if (c->member[q].watched) {
+            c->member[q].watched = false;
             drop_process(c->member[q].peer.process);
         }
     }
 }
 
-static kolo_status add_processes(const struct kolo_comm *c)
+static kolo_status add_processes(struct kolo_comm *c)
 {
-    for (int q = 0; q < c->ranks.nranks; q++) {
-        const kolo_status st = shares_host(c, q) ? add_process(&c->member[q]) : KOLO_OK;
-        if (st != KOLO_OK) {
-            drop_processes(c, q);
-            return st;
-        }
+    for (int q = kolo_ring_next(c); q >= 0; q = kolo_ring_next(c)) {
+        KOLO_TRY(add_process(&c->member[q]));
     }
     return KOLO_OK;
 }
@@ -444,7 +461,9 @@ kolo_status kolo_watchdog_add(struct kolo_comm *c)
         st = start_thread(&watch.watcher);
     }
     st = st == KOLO_OK ? add_processes(c) : st;
-    if (st == KOLO_OK) {
+    if (st != KOLO_OK) {
+        drop_processes(c);
+    } else {
         c->health.next = watch.comms;
         watch.comms = c;
         c->health.watched = true;
@@ -464,7 +483,7 @@ void kolo_watchdog_remove(struct kolo_comm *c)
          at = &(*at)->health.next) {
         if (*at == c) {
             *at = c->health.next;
-            drop_processes(c, c->ranks.nranks);
+            drop_processes(c);
             break;
         }
     }

@@ -10,6 +10,8 @@
 /* Errors: SYSTEM (no thread). */
 kolo_status kolo_watchdog_add(struct kolo_comm *c);
 void kolo_watchdog_remove(struct kolo_comm *c);
+/* Rank q is waited for: watch its process, whoever else does; if the lock is free. */
+void kolo_watchdog_watch(struct kolo_comm *c, int q);
 /* Look now for processes that have ended, and tell their communicators. */
 void kolo_watchdog_look(void);
 /* Whether rank q of `c`, for which this rank waits, itself waits for this rank in another

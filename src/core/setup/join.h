@@ -5,8 +5,8 @@
 
 #include "boot/bootstrap.h"
 #include "core/agree/links.h"
+#include "core/board/join.h"
 #include "core/comm.h"
-#include "core/health/board_join.h"
 #include "core/health/life.h"
 #include "core/link/open.h"
 

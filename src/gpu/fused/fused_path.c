@@ -129,13 +129,15 @@ static kolo_status attend_call(struct kolo_fused_path *path, int rank,
     return kolo_stream_ops_flush(&ops);
 }
 
-static kolo_status send_messages(struct kolo_fused_path *path, struct kolo_gpu_message *message,
-                                 size_t n)
+/* Whether some messages are in a graph. */
+static kolo_status ask_captured(const struct kolo_fused_path *path,
+                                struct kolo_gpu_message *message, size_t n, bool *any_out)
 {
     for (size_t i = 0; i < n; i++) {
         KOLO_TRY(kolo_gpu_is_capturing(&path->gpu, message[i].stream, &message[i].captured));
+        *any_out = *any_out || message[i].captured;
     }
-    return kolo_gpu_p2p_enqueue(path->p2p, message, n);
+    return KOLO_OK;
 }
 
 /* Enqueue the parts of n ranks from `first` on; call[i] is the call of rank first + i. */
@@ -150,7 +152,10 @@ static kolo_status send_blocks(struct kolo_fused_path *path,
     for (int i = 0; i < n; i++) {
         messages += kolo_gpu_p2p_blocks(call[i], first + i, path->nranks, message + messages);
     }
-    const kolo_status st = send_messages(path, message, messages);
+    bool captured = false;
+    kolo_status st = ask_captured(path, message, messages, &captured);
+    /* No thread waits: the other ends are here, or the call is in a graph. */
+    st = st == KOLO_OK ? kolo_gpu_p2p_enqueue(path->p2p, message, messages, 0) : st;
     free(message);
     return st;
 }
@@ -357,16 +362,21 @@ struct on { /* whether a rank has messages in a group, and on which stream */
 };
 
 static kolo_status enqueue_messages_locked(struct kolo_fused_path *path, const struct on *on,
-                                           struct kolo_gpu_message *message, size_t n)
+                                           struct kolo_gpu_message *message, size_t n,
+                                           int timeout_ms)
 {
+    bool captured = false;
     if (is_aborted(path)) {
         return kolo_fail(KOLO_ERR_ABORTED, "the communicator was ended");
     }
-    count_waits(path);
+    KOLO_TRY(ask_captured(path, message, n, &captured));
+    if (captured) {
+        count_waits(path);
+    }
     for (int r = 0; r < path->nranks; r++) {
         KOLO_TRY(on[r].is_there ? follow_calls(path, r, on[r].stream) : KOLO_OK);
     }
-    KOLO_TRY(send_messages(path, message, n));
+    KOLO_TRY(kolo_gpu_p2p_enqueue(path->p2p, message, n, timeout_ms));
     for (int r = 0; r < path->nranks; r++) {
         KOLO_TRY(on[r].is_there ? note_call(path, r, on[r].stream) : KOLO_OK);
     }
@@ -374,7 +384,8 @@ static kolo_status enqueue_messages_locked(struct kolo_fused_path *path, const s
 }
 
 kolo_status kolo_fused_path_enqueue_messages(struct kolo_fused_path *path,
-                                             struct kolo_gpu_message *message, size_t n)
+                                             struct kolo_gpu_message *message, size_t n,
+                                             int timeout_ms)
 {
     struct on on[KOLO_FUSED_RANKS] = {{false, NULL}};
     for (size_t i = 0; i < n; i++) {
@@ -386,7 +397,7 @@ kolo_status kolo_fused_path_enqueue_messages(struct kolo_fused_path *path,
             pthread_mutex_lock(&path->part[r].lock);
         }
     }
-    const kolo_status st = enqueue_messages_locked(path, on, message, n);
+    const kolo_status st = enqueue_messages_locked(path, on, message, n, timeout_ms);
     for (int r = 0; r < path->nranks; r++) {
         if (on[r].is_there) {
             pthread_mutex_unlock(&path->part[r].lock);

@@ -46,11 +46,12 @@ kolo_status kolo_fused_path_meet(struct kolo_fused_path *path,
  * MISMATCH (another rank has a different call of the same number), ABORTED, SYSTEM. */
 kolo_status kolo_fused_path_enqueue(struct kolo_fused_path *path, int rank,
                                     const struct kolo_gpu_call *call);
-/* Enqueue the sends and receives of a group. They are of one or more ranks, and each rank has one
- * stream: see p2p.h.
+/* Enqueue the sends and receives of a group, and wait for their other ends. They are of one or more
+ * ranks, and each rank has one stream: see p2p.h.
  * Errors: those of kolo_gpu_p2p_enqueue(), ABORTED. */
 kolo_status kolo_fused_path_enqueue_messages(struct kolo_fused_path *path,
-                                             struct kolo_gpu_message *message, size_t n);
+                                             struct kolo_gpu_message *message, size_t n,
+                                             int timeout_ms);
 
 /* Release all streams that wait for a rank, now and until the path is gone. Their results are
  * undefined, and nothing more can be enqueued. Any thread may call this; it does not block. */

@@ -54,6 +54,9 @@ void kolo_fused_path_abort(struct kolo_fused_path *path)
     if (!path->aborted) {
         path->aborted = true;
         path->releasing = pthread_create(&path->releaser, NULL, run_releaser, path) == 0;
+        if (!path->releasing) {
+            release_once(path);
+        }
         pthread_cond_broadcast(&path->meeting.ended);
     }
     pthread_mutex_unlock(&path->lock);
@@ -63,8 +66,7 @@ void kolo_fused_path_abort(struct kolo_fused_path *path)
 
 static kolo_status make_parts(struct kolo_fused_path *path)
 {
-    const size_t table = sizeof(struct kolo_fused_table),
-                 bytes = table + kolo_gpu_p2p_bytes(path->nranks);
+    const size_t table = sizeof(struct kolo_fused_table), bytes = table + kolo_gpu_p2p_bytes();
     KOLO_TRY(kolo_gpu_load(&path->gpu));
     KOLO_TRY(kolo_gpu_pool_take(path->gpu.pool, KOLO_GPU_PINNED, bytes, &path->memory));
     memset(path->memory->host, 0, bytes);

@@ -3,59 +3,111 @@
  * a message; it stays in a list until the second end comes. */
 #include "gpu/fused/p2p.h"
 
+#include "gpu/context/deadline.h"
 #include "gpu/context/stream_ops.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
-struct kolo_gpu_p2p_pending {
-    struct kolo_gpu_p2p_pending *next; /* the order of the calls */
-    uint64_t number;
-    struct kolo_gpu_message end; /* a copy of the end; `came` and `taken` are the post's words */
-    struct kolo_gpu_message *matched; /* the end itself, while its group is being matched */
+enum post_state {
+    POSTED, /* in the list */
+    TAKEN,  /* off the list: the other end's thread is enqueueing the copy */
+    DONE,
+    FAILED
 };
 
-struct
-    words { /* of a rank, in pinned memory: the number of its last post, and the answers to posts */
-    uint64_t came, taken[KOLO_GPU_P2P_POSTS];
+struct kolo_gpu_p2p_post {
+    struct kolo_gpu_p2p_post *next; /* the order of the calls */
+    uint64_t number;
+    struct kolo_gpu_message end;      /* a copy of the end */
+    struct kolo_gpu_message *matched; /* the end itself, while its group is being matched */
+    enum post_state state; /* outside graphs; its thread waits for it, and frees the post */
+    int taker;             /* if DONE: the rank whose stream copies */
 };
+
 struct flags { /* of a message in a graph, in pinned memory */
     uint32_t came, taken;
+};
+struct use { /* of flags, by a graph */
+    struct kolo_gpu_p2p *p2p;
+    size_t flags;
+};
+
+struct events {                  /* of a rank, for its group outside graphs */
+    kolo_cuda_event came, taken; /* before its messages; behind its copies */
 };
 
 struct kolo_gpu_p2p {
     const struct kolo_gpu *gpu;
     int nranks;
-    char *host;                     /* of the words, for the CPU */
-    kolo_cuda_address words, flags; /* struct words[nranks], struct flags[KOLO_GPU_P2P_GRAPHS] */
+    struct flags *host;      /* [KOLO_GPU_P2P_GRAPHS] */
+    kolo_cuda_address flags; /* as the GPU addresses them */
+    struct events events[KOLO_FUSED_RANKS];
 
     pthread_mutex_t lock; /* of the members below; never held while something is enqueued */
-    struct kolo_gpu_p2p_pending *first;
-    uint64_t posts, posts_of[KOLO_FUSED_RANKS];
-    size_t graphs; /* flags taken */
+    pthread_cond_t ended; /* a post, or all */
+    bool aborted;
+    char text[512]; /* of the failure that posts with FAILED had */
+    struct kolo_gpu_p2p_post *first;
+    uint64_t posts;
+    size_t top;                        /* flags that were used */
+    uint8_t uses[KOLO_GPU_P2P_GRAPHS]; /* graphs of each message: one or two */
+    size_t users;                      /* the path, and uses of flags */
 };
 
 /* ---- opening and closing ---- */
 
-size_t kolo_gpu_p2p_bytes(int nranks)
+size_t kolo_gpu_p2p_bytes(void)
 {
-    return (size_t)nranks * sizeof(struct words) + KOLO_GPU_P2P_GRAPHS * sizeof(struct flags);
+    return KOLO_GPU_P2P_GRAPHS * sizeof(struct flags);
+}
+
+static kolo_status make_events(struct kolo_gpu_p2p *p2p)
+{
+    for (int r = 0; r < p2p->nranks; r++) {
+        struct events *e = &p2p->events[r];
+        KOLO_TRY(
+            KOLO_CUDA(p2p->gpu, "cuEventCreate", event_create(&e->came, KOLO_CUDA_DISABLE_TIMING)));
+        KOLO_TRY(KOLO_CUDA(p2p->gpu, "cuEventCreate",
+                           event_create(&e->taken, KOLO_CUDA_DISABLE_TIMING)));
+    }
+    return KOLO_OK;
 }
 
 kolo_status kolo_gpu_p2p_open(const struct kolo_gpu *gpu, int nranks, void *host,
                               kolo_cuda_address at, struct kolo_gpu_p2p **out)
 {
-    struct kolo_gpu_p2p *p2p = malloc(sizeof *p2p);
+    struct kolo_gpu_p2p *p2p = calloc(1, sizeof *p2p);
+    pthread_condattr_t monotonic;
     if (p2p == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for messages");
     }
-    *p2p = (struct kolo_gpu_p2p){.gpu = gpu,
-                                 .nranks = nranks,
-                                 .host = host,
-                                 .words = at,
-                                 .flags = at + (size_t)nranks * sizeof(struct words)};
+    p2p->gpu = gpu;
+    p2p->nranks = nranks;
+    p2p->host = host;
+    p2p->flags = at;
+    p2p->users = 1;
     pthread_mutex_init(&p2p->lock, NULL);
-    *out = p2p;
-    return KOLO_OK;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&p2p->ended, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    *out = p2p; /* the caller closes it also after an error */
+    return make_events(p2p);
+}
+
+/* The last user frees it. A graph may end after the path. */
+static void leave(struct kolo_gpu_p2p *p2p)
+{
+    pthread_mutex_lock(&p2p->lock);
+    const bool last = --p2p->users == 0;
+    pthread_mutex_unlock(&p2p->lock);
+    if (last) {
+        pthread_cond_destroy(&p2p->ended);
+        pthread_mutex_destroy(&p2p->lock);
+        free(p2p);
+    }
 }
 
 void kolo_gpu_p2p_close(struct kolo_gpu_p2p *p2p)
@@ -63,13 +115,79 @@ void kolo_gpu_p2p_close(struct kolo_gpu_p2p *p2p)
     if (p2p == NULL) {
         return;
     }
+    for (int r = 0; r < p2p->nranks; r++) {
+        const kolo_cuda_event made[] = {p2p->events[r].came, p2p->events[r].taken};
+        for (int i = 0; i < 2; i++) {
+            if (made[i] != NULL) {
+                (void)p2p->gpu->cuda->event_destroy(made[i]);
+            }
+        }
+    }
+    pthread_mutex_lock(&p2p->lock);
     while (p2p->first != NULL) {
-        struct kolo_gpu_p2p_pending *post = p2p->first;
+        struct kolo_gpu_p2p_post *post = p2p->first;
         p2p->first = post->next;
         free(post);
     }
-    pthread_mutex_destroy(&p2p->lock);
-    free(p2p);
+    pthread_mutex_unlock(&p2p->lock);
+    leave(p2p);
+}
+
+/* ---- flags of messages in graphs ---- */
+
+/* Take flags that no graph has. False: there are none. The caller has p2p->lock. */
+static bool take_flags(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *message)
+{
+    size_t i = 0;
+    while (i < KOLO_GPU_P2P_GRAPHS && p2p->uses[i] > 0) {
+        i++;
+    }
+    if (i == KOLO_GPU_P2P_GRAPHS) {
+        return false;
+    }
+    p2p->uses[i] = 1;
+    p2p->top = i >= p2p->top ? i + 1 : p2p->top;
+    p2p->host[i] = (struct flags){0, 0}; /* a graph may have ended between two launches */
+    message->flags = i;
+    return true;
+}
+
+static kolo_cuda_address flags_at(const struct kolo_gpu_p2p *p2p, const struct kolo_gpu_message *l)
+{
+    return p2p->flags + l->flags * sizeof(struct flags);
+}
+
+/* A graph is gone. A post that nobody has taken goes with it. It must not call the driver. */
+static void on_graph_end(void *arg)
+{
+    struct use *use = arg;
+    struct kolo_gpu_p2p *p2p = use->p2p;
+    pthread_mutex_lock(&p2p->lock);
+    p2p->uses[use->flags]--;
+    for (struct kolo_gpu_p2p_post **at = &p2p->first; *at != NULL; at = &(*at)->next) {
+        struct kolo_gpu_p2p_post *post = *at;
+        if (post->end.captured && post->end.flags == use->flags) {
+            *at = post->next;
+            free(post);
+            break;
+        }
+    }
+    pthread_mutex_unlock(&p2p->lock);
+    leave(p2p);
+    free(use);
+}
+
+static kolo_status tie_to_graph(struct kolo_gpu_p2p *p2p, const struct kolo_gpu_message *l)
+{
+    struct use *use = malloc(sizeof *use);
+    if (use == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a message");
+    }
+    *use = (struct use){p2p, l->flags};
+    pthread_mutex_lock(&p2p->lock);
+    p2p->users++;
+    pthread_mutex_unlock(&p2p->lock);
+    return kolo_gpu_at_graph_end(p2p->gpu, l->stream, on_graph_end, use);
 }
 
 /* ---- collectives as messages ---- */
@@ -138,10 +256,10 @@ static bool fits(const struct kolo_gpu_message *recv, const struct kolo_gpu_mess
            (recv->m.peer == send->rank || recv->m.peer == KOLO_ANY_SOURCE);
 }
 
-static struct kolo_gpu_p2p_pending **find_match(struct kolo_gpu_p2p *p2p,
-                                                const struct kolo_gpu_message *message)
+static struct kolo_gpu_p2p_post **find_match(struct kolo_gpu_p2p *p2p,
+                                             const struct kolo_gpu_message *message)
 {
-    struct kolo_gpu_p2p_pending **at = &p2p->first;
+    struct kolo_gpu_p2p_post **at = &p2p->first;
     for (; *at != NULL; at = &(*at)->next) {
         const struct kolo_gpu_message *end = &(*at)->end;
         if (end->m.is_send != message->m.is_send &&
@@ -152,9 +270,9 @@ static struct kolo_gpu_p2p_pending **find_match(struct kolo_gpu_p2p *p2p,
     return at;
 }
 
-static void insert_post(struct kolo_gpu_p2p *p2p, struct kolo_gpu_p2p_pending *post)
+static void insert_post(struct kolo_gpu_p2p *p2p, struct kolo_gpu_p2p_post *post)
 {
-    struct kolo_gpu_p2p_pending **at = &p2p->first;
+    struct kolo_gpu_p2p_post **at = &p2p->first;
     while (*at != NULL && (*at)->number < post->number) {
         at = &(*at)->next;
     }
@@ -162,36 +280,22 @@ static void insert_post(struct kolo_gpu_p2p *p2p, struct kolo_gpu_p2p_pending *p
     *at = post;
 }
 
-static void choose_words(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *message)
-{
-    if (message->captured) {
-        message->came = p2p->flags + p2p->graphs++ * sizeof(struct flags);
-        message->taken = message->came + offsetof(struct flags, taken);
-        message->value = 1;
-        return;
-    }
-    message->value = ++p2p->posts_of[message->rank];
-    message->came = p2p->words + (size_t)message->rank * sizeof(struct words);
-    message->taken = message->came + offsetof(struct words, taken) +
-                     message->value % KOLO_GPU_P2P_POSTS * sizeof(uint64_t);
-}
-
 static kolo_status add_post(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *message)
 {
-    if (message->captured && p2p->graphs == KOLO_GPU_P2P_GRAPHS) {
+    struct kolo_gpu_p2p_post *made = malloc(sizeof *made);
+    if (made == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a message");
+    }
+    if (message->captured && !take_flags(p2p, message)) {
+        free(made);
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
                          "the graphs of this communicator already hold %d messages, the maximum",
                          KOLO_GPU_P2P_GRAPHS);
     }
-    struct kolo_gpu_p2p_pending *made = malloc(sizeof *made);
-    if (made == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a message");
-    }
-    choose_words(p2p, message);
     message->part = KOLO_GPU_MESSAGE_WAITS;
     message->apart = true;
-    *made =
-        (struct kolo_gpu_p2p_pending){.number = ++p2p->posts, .end = *message, .matched = message};
+    message->post = message->captured ? NULL : made;
+    *made = (struct kolo_gpu_p2p_post){.number = ++p2p->posts, .end = *message, .matched = message};
     insert_post(p2p, made);
     return KOLO_OK;
 }
@@ -219,13 +323,13 @@ static kolo_status check_pair(const struct kolo_gpu_message *message,
 
 static kolo_status match_message(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *message)
 {
-    struct kolo_gpu_p2p_pending **at = find_match(p2p, message), *other = *at;
+    struct kolo_gpu_p2p_post **at = find_match(p2p, message), *other = *at;
     if (other == NULL) {
         return add_post(p2p, message);
     }
     const bool same_stream = other->end.stream == message->stream;
     KOLO_TRY(check_pair(message, &other->end));
-    if (same_stream && other->matched == NULL) {
+    if (same_stream && message->captured && other->matched == NULL) {
         return kolo_fail(KOLO_ERR_INVALID,
                          "stream %p waits for this message of rank %d already; ranks need streams "
                          "of their own, or both ends in one group",
@@ -234,34 +338,27 @@ static kolo_status match_message(struct kolo_gpu_p2p *p2p, struct kolo_gpu_messa
     *at = other->next;
     message->part = KOLO_GPU_MESSAGE_COPIES;
     message->other = other;
-    message->apart = !same_stream;
-    message->came = other->end.came;
-    message->taken = other->end.taken;
-    message->value = other->end.value;
-    if (same_stream) {
+    message->apart = !same_stream || other->matched == NULL;
+    message->flags = other->end.flags;
+    other->state = TAKEN;
+    if (message->captured) {
+        p2p->uses[message->flags]++;
+    }
+    if (same_stream && other->matched != NULL) {
         other->matched->part = KOLO_GPU_MESSAGE_NONE;
     }
     return KOLO_OK;
 }
 
-/* Check that all posts of a group have words of their own, and that no stream that waits for all
- * other streams would wait for a message. */
+/* A thread must not wait for a message that only it could end. */
 static kolo_status check_waits(const struct kolo_gpu_message *message, size_t n)
 {
-    size_t posts[KOLO_FUSED_RANKS] = {0};
     for (size_t i = 0; i < n; i++) {
         const struct kolo_gpu_message *l = &message[i];
-        if (l->part != KOLO_GPU_MESSAGE_NONE && l->apart && (uintptr_t)l->stream <= 1) {
+        if (l->post != NULL && l->post->state == POSTED && l->m.peer == l->rank) {
             return kolo_fail(KOLO_ERR_INVALID,
-                             "stream is the default stream, which waits for all others; give each "
-                             "rank one of its own (cudaStreamNonBlocking), or both ends of a "
-                             "message in one group");
-        }
-        posts[l->rank] += l->part != KOLO_GPU_MESSAGE_COPIES;
-        if (posts[l->rank] > KOLO_GPU_P2P_POSTS) {
-            return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                             "a group has more than %d messages of GPU memory of rank %d",
-                             KOLO_GPU_P2P_POSTS, l->rank);
+                             "rank %d waits for a message with itself; both ends go into one group",
+                             l->rank);
         }
     }
     return KOLO_OK;
@@ -272,17 +369,21 @@ static void undo_matches(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *mess
     /* Put back the posts of other ranks, and drop the group's own. */
     for (size_t i = 0; i < n; i++) {
         if (message[i].other != NULL) {
+            message[i].other->state = POSTED;
             insert_post(p2p, message[i].other);
             message[i].other = NULL;
+            p2p->uses[message[i].flags] -= message[i].captured;
         }
+        message[i].post = NULL;
     }
-    for (struct kolo_gpu_p2p_pending **at = &p2p->first; *at != NULL;) {
-        struct kolo_gpu_p2p_pending *p = *at;
+    for (struct kolo_gpu_p2p_post **at = &p2p->first; *at != NULL;) {
+        struct kolo_gpu_p2p_post *p = *at;
         if (p->matched == NULL) {
             at = &p->next;
             continue;
         }
         *at = p->next;
+        p2p->uses[p->end.flags] -= p->end.captured;
         free(p);
     }
 }
@@ -309,13 +410,13 @@ static kolo_status match_all(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *
     }
     for (size_t i = 0; i < n; i++) {
         if (message[i].other != NULL) {
-            struct kolo_gpu_p2p_pending *other = message[i].other;
+            struct kolo_gpu_p2p_post *other = message[i].other;
             fill_info(message[i].m.is_send ? &message[i] : &other->end,
                       message[i].m.is_send ? &other->end : &message[i]);
             other->matched = NULL;
         }
     }
-    for (struct kolo_gpu_p2p_pending *p = p2p->first; p != NULL; p = p->next) {
+    for (struct kolo_gpu_p2p_post *p = p2p->first; p != NULL; p = p->next) {
         p->matched = NULL;
     }
     return KOLO_OK;
@@ -323,21 +424,44 @@ static kolo_status match_all(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *
 
 /* ---- enqueueing ---- */
 
-static void add_write(struct kolo_stream_ops *ops, const struct kolo_gpu_message *l,
-                      kolo_cuda_address at)
+/* In a graph: set a flag, or wait for one and set it back. */
+static void add_write(const struct kolo_gpu_p2p *p2p, struct kolo_stream_ops *ops,
+                      const struct kolo_gpu_message *l, size_t member)
 {
-    kolo_stream_ops_add(ops, l->stream, l->captured ? KOLO_CUDA_WRITE_32 : KOLO_CUDA_WRITE_64, at,
-                        l->value);
+    kolo_stream_ops_add(ops, l->stream, KOLO_CUDA_WRITE_32, flags_at(p2p, l) + member, 1);
 }
 
-static void add_wait(struct kolo_stream_ops *ops, const struct kolo_gpu_message *l,
-                     kolo_cuda_address at)
+static void add_wait(const struct kolo_gpu_p2p *p2p, struct kolo_stream_ops *ops,
+                     const struct kolo_gpu_message *l, size_t member)
 {
-    kolo_stream_ops_add(ops, l->stream, l->captured ? KOLO_CUDA_WAIT_32 : KOLO_CUDA_WAIT_64, at,
-                        l->value);
-    if (l->captured) {
-        kolo_stream_ops_add(ops, l->stream, KOLO_CUDA_WRITE_32, at, 0);
+    kolo_stream_ops_add(ops, l->stream, KOLO_CUDA_WAIT_32, flags_at(p2p, l) + member, 1);
+    kolo_stream_ops_add(ops, l->stream, KOLO_CUDA_WRITE_32, flags_at(p2p, l) + member, 0);
+}
+#define CAME offsetof(struct flags, came)
+#define GONE offsetof(struct flags, taken)
+
+static kolo_status wait_event(const struct kolo_gpu_p2p *p2p, const struct kolo_gpu_message *l,
+                              kolo_cuda_event event)
+{
+    return KOLO_CUDA(p2p->gpu, "cuStreamWaitEvent", stream_wait_event(l->stream, event, 0));
+}
+
+/* Outside graphs: record the event of each rank that has messages. */
+static kolo_status record(const struct kolo_gpu_p2p *p2p, const struct kolo_gpu_message *message,
+                          size_t n, bool taken)
+{
+    uint64_t done = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct kolo_gpu_message *l = &message[i];
+        const struct events *e = &p2p->events[l->rank];
+        const bool needed = taken ? l->part == KOLO_GPU_MESSAGE_COPIES && l->apart : true;
+        if (needed && !l->captured && (done >> l->rank & 1) == 0) {
+            done |= UINT64_C(1) << l->rank;
+            KOLO_TRY(KOLO_CUDA(p2p->gpu, "cuEventRecord",
+                               event_record(taken ? e->taken : e->came, l->stream)));
+        }
     }
+    return KOLO_OK;
 }
 
 static kolo_status add_copy(const struct kolo_gpu_p2p *p2p, struct kolo_stream_ops *ops,
@@ -345,8 +469,10 @@ static kolo_status add_copy(const struct kolo_gpu_p2p *p2p, struct kolo_stream_o
 {
     const struct kolo_gpu_message *other = &l->other->end;
     const struct kolo_gpu_message *from = l->m.is_send ? l : other, *to = l->m.is_send ? other : l;
-    if (l->apart) {
-        add_wait(ops, l, l->came);
+    if (l->apart && l->captured) {
+        add_wait(p2p, ops, l, CAME);
+    } else if (l->apart) {
+        KOLO_TRY(wait_event(p2p, l, p2p->events[other->rank].came));
     }
     KOLO_TRY(kolo_stream_ops_flush(ops));
     if (bytes_of(from) > 0 && from->m.buf != to->m.buf) {
@@ -354,19 +480,20 @@ static kolo_status add_copy(const struct kolo_gpu_p2p *p2p, struct kolo_stream_o
                            memcpy_dtod_async((uintptr_t)to->m.buf, (uintptr_t)from->m.buf,
                                              bytes_of(from), l->stream)));
     }
-    if (l->apart) {
-        add_write(ops, l, l->taken);
+    if (l->apart && l->captured) {
+        add_write(p2p, ops, l, GONE);
     }
     return KOLO_OK;
 }
 
-static kolo_status enqueue_all(const struct kolo_gpu_p2p *p2p,
-                               const struct kolo_gpu_message *message, size_t n)
+static kolo_status enqueue_all(struct kolo_gpu_p2p *p2p, const struct kolo_gpu_message *message,
+                               size_t n)
 {
     struct kolo_stream_ops ops = {.cuda = p2p->gpu->cuda};
     for (size_t i = 0; i < n; i++) {
-        if (message[i].part == KOLO_GPU_MESSAGE_WAITS) {
-            add_write(&ops, &message[i], message[i].came);
+        KOLO_TRY(message[i].captured ? tie_to_graph(p2p, &message[i]) : KOLO_OK);
+        if (message[i].captured && message[i].part == KOLO_GPU_MESSAGE_WAITS) {
+            add_write(p2p, &ops, &message[i], CAME);
         }
     }
     for (size_t i = 0; i < n; i++) {
@@ -374,56 +501,132 @@ static kolo_status enqueue_all(const struct kolo_gpu_p2p *p2p,
             KOLO_TRY(add_copy(p2p, &ops, &message[i]));
         }
     }
+    KOLO_TRY(record(p2p, message, n, true));
     for (size_t i = 0; i < n; i++) {
-        if (message[i].part == KOLO_GPU_MESSAGE_WAITS) {
-            add_wait(&ops, &message[i], message[i].taken);
+        if (message[i].captured && message[i].part == KOLO_GPU_MESSAGE_WAITS) {
+            add_wait(p2p, &ops, &message[i], GONE);
         }
     }
     return kolo_stream_ops_flush(&ops);
 }
 
-kolo_status kolo_gpu_p2p_enqueue(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *message,
-                                 size_t n)
+/* Tell the threads whose posts this group has taken. The caller has p2p->lock. */
+static void tell_posts(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *message, size_t n,
+                       kolo_status st)
 {
+    if (st != KOLO_OK) {
+        (void)snprintf(p2p->text, sizeof p2p->text, "%s", kolo_error_text());
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct kolo_gpu_p2p_post *other = message[i].other;
+        if (other == NULL) {
+            continue;
+        }
+        if (!message[i].captured) {
+            other->taker = message[i].rank;
+            other->state = st == KOLO_OK ? DONE : FAILED;
+        } else if (st == KOLO_OK) {
+            free(other);
+        } else { /* only kolo_gpu_p2p_release() may release its stream */
+            insert_post(p2p, other);
+        }
+    }
+    pthread_cond_broadcast(&p2p->ended);
+}
+
+/* ---- waiting for the other ends ---- */
+
+static void drop_post(struct kolo_gpu_p2p *p2p, const struct kolo_gpu_p2p_post *post)
+{
+    for (struct kolo_gpu_p2p_post **at = &p2p->first; *at != NULL; at = &(*at)->next) {
+        if (*at == post) {
+            *at = post->next;
+            return;
+        }
+    }
+}
+
+static kolo_status say_late(const struct kolo_gpu_p2p *p2p, const struct kolo_gpu_message *l,
+                            int timeout_ms)
+{
+    return p2p->aborted
+               ? kolo_fail(KOLO_ERR_ABORTED, "the communicator was ended")
+               : kolo_fail(KOLO_ERR_TIMEOUT,
+                           "rank %d waited %d ms for the other end of a message %s rank %d; one "
+                           "thread has both ends in a group",
+                           l->rank, timeout_ms, l->m.is_send ? "to" : "from", l->m.peer);
+}
+
+/* Wait until the other ends of all posts have come, and their threads have enqueued the copies.
+ * After an error, `st` or a new one, no post is left in the list. The caller has p2p->lock. */
+static kolo_status await_ends(struct kolo_gpu_p2p *p2p, const struct kolo_gpu_message *message,
+                              size_t n, int timeout_ms, kolo_status st)
+{
+    const struct timespec end = kolo_gpu_time_in(timeout_ms);
+    bool late = false;
+    for (size_t i = 0; i < n; i++) {
+        struct kolo_gpu_p2p_post *post = message[i].post;
+        while (post != NULL && (post->state == POSTED || post->state == TAKEN)) {
+            if (post->state == POSTED && (st != KOLO_OK || p2p->aborted || late)) {
+                st = st == KOLO_OK ? say_late(p2p, &message[i], timeout_ms) : st;
+                drop_post(p2p, post);
+                break;
+            }
+            if (post->state == POSTED) {
+                late = pthread_cond_timedwait(&p2p->ended, &p2p->lock, &end) == ETIMEDOUT;
+            } else { /* that thread does not wait for this one */
+                pthread_cond_wait(&p2p->ended, &p2p->lock);
+            }
+        }
+        if (post != NULL && post->state == FAILED && st == KOLO_OK) {
+            kolo_error_set(p2p->text);
+            st = KOLO_ERR_SYSTEM;
+        }
+    }
+    return st;
+}
+
+/* The streams of this group go on behind the copies. */
+static kolo_status follow_copies(const struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *message,
+                                 size_t n, kolo_status st)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct kolo_gpu_p2p_post *post = message[i].post;
+        if (post != NULL && st == KOLO_OK && message[i].part == KOLO_GPU_MESSAGE_WAITS) {
+            st = wait_event(p2p, &message[i], p2p->events[post->taker].taken);
+        }
+        free(post);
+        message[i].post = NULL;
+    }
+    return st;
+}
+
+kolo_status kolo_gpu_p2p_enqueue(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *message,
+                                 size_t n, int timeout_ms)
+{
+    KOLO_TRY(record(p2p, message, n, false)); /* before another thread sees the posts */
     pthread_mutex_lock(&p2p->lock);
     kolo_status st = match_all(p2p, message, n);
     pthread_mutex_unlock(&p2p->lock);
     KOLO_TRY(st);
     st = enqueue_all(p2p, message, n);
     pthread_mutex_lock(&p2p->lock);
-    for (size_t i = 0; i < n; i++) {
-        if (message[i].other != NULL && st == KOLO_OK) {
-            free(message[i].other);
-        } else if (message[i].other != NULL) {
-            /* Only kolo_gpu_p2p_release() may release its stream. */
-            insert_post(p2p, message[i].other);
-        }
-    }
+    tell_posts(p2p, message, n, st);
+    st = await_ends(p2p, message, n, timeout_ms, st);
     pthread_mutex_unlock(&p2p->lock);
-    return st;
+    return follow_copies(p2p, message, n, st);
 }
 
 /* ---- abort ---- */
 
-static void store_64(const struct kolo_gpu_p2p *p2p, kolo_cuda_address at, uint64_t value)
-{
-    __atomic_store_n((uint64_t *)(void *)(p2p->host + (at - p2p->words)), value, __ATOMIC_RELEASE);
-}
-
 void kolo_gpu_p2p_release(struct kolo_gpu_p2p *p2p)
 {
-    uint32_t *flag = (uint32_t *)(void *)(p2p->host + (p2p->flags - p2p->words));
     pthread_mutex_lock(&p2p->lock);
-    for (int r = 0; r < p2p->nranks; r++) {
-        store_64(p2p, p2p->words + (size_t)r * sizeof(struct words), INT64_MAX);
-    }
-    for (size_t i = 0; i < 2 * p2p->graphs; i++) {
-        __atomic_store_n(&flag[i], 1, __ATOMIC_RELEASE);
-    }
-    for (const struct kolo_gpu_p2p_pending *p = p2p->first; p != NULL; p = p->next) {
-        if (!p->end.captured) {
-            store_64(p2p, p->end.taken, p->end.value);
-        }
+    p2p->aborted = true;
+    pthread_cond_broadcast(&p2p->ended);
+    for (size_t i = 0; i < p2p->top; i++) {
+        __atomic_store_n(&p2p->host[i].came, 1, __ATOMIC_RELEASE);
+        __atomic_store_n(&p2p->host[i].taken, 1, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&p2p->lock);
 }

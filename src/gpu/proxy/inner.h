@@ -17,8 +17,8 @@ struct kolo_proxy_job { /* a call of this rank, for the thread */
     struct kolo_proxy *proxy;
     struct kolo_gpu_call call;
     struct kolo_counts v;
-    struct kolo_shared_gpu_offer offer; /* if ranks that share the GPU can run it */
-    _Atomic int users; /* who enqueues it and the thread, or `kept` and the graph */
+    struct kolo_shared_gpu_met met; /* if ranks that share the GPU can run it */
+    _Atomic int users;              /* who enqueues it and the thread, or `kept` and the graph */
     /* [nmessages], instead of a collective; then only call.stream is set. */
     struct kolo_message *message;
     int nmessages;
@@ -29,18 +29,19 @@ struct kolo_proxy_job { /* a call of this rank, for the thread */
 
 struct kolo_proxy {
     struct kolo_comm *comm, *host;
-    void (*destroy)(struct kolo_comm *); /* of `host` */
+    struct kolo_comm *desk;              /* for those who enqueue; NULL unless `fuses` */
+    void (*destroy)(struct kolo_comm *); /* of `host` and `desk` */
     struct kolo_gpu gpu;
     bool fuses;
     bool lost;                    /* a call has not ended */
     struct kolo_gpu_block *words; /* of `done` and of shared.words */
     _Atomic uint32_t *done;
     kolo_cuda_address done_at;
-    struct kolo_staging staging;   /* only the thread uses it */
-    struct kolo_shared_gpu shared; /* the thread uses it, and who finds that no call is pending */
+    struct kolo_staging staging; /* only the thread uses it */
+    struct kolo_shared_gpu shared;
 
-    /* Of the members up to `lock`. It is held while a call is enqueued, which may wait until a
-     * stream has room; so the thread never takes it. */
+    /* Of the members up to `lock`, and of a part of `shared`. It is held while a call is enqueued,
+     * which may wait until a stream has room, or for other ranks; so the thread never takes it. */
     pthread_mutex_t order;
     struct kolo_gpu_order calls;
     struct kolo_proxy_job *kept;

@@ -55,18 +55,24 @@ void kolo_proxy_abort(struct kolo_proxy *r)
         r->releasing = pthread_create(&r->releaser, NULL, run_releaser, r) == 0;
     }
     pthread_mutex_unlock(&r->lock);
-    if (atomic_load(&r->comm->failure.error) == KOLO_OK) {
-        kolo_comm_abort(r->host);
-        return;
+    struct kolo_comm *const inner[] = {r->host, r->desk};
+    for (int i = 0; i < 2 && inner[i] != NULL; i++) {
+        if (atomic_load(&r->comm->failure.error) == KOLO_OK) {
+            kolo_comm_abort(inner[i]);
+            continue;
+        }
+        kolo_error_set(r->comm->failure.text); /* the text that the other ranks get */
+        (void)kolo_failure_end(inner[i], (kolo_status)r->comm->failure.verdict.status,
+                               r->comm->failure.verdict.rank);
     }
-    kolo_error_set(r->comm->failure.text); /* the text that the other ranks get */
-    (void)kolo_failure_end(r->host, (kolo_status)r->comm->failure.verdict.status,
-                           r->comm->failure.verdict.rank);
 }
 
 void kolo_proxy_widen(struct kolo_proxy *r, int ranks)
 {
     atomic_store(&r->host->failure.ranks_above, ranks);
+    if (r->desk != NULL) {
+        atomic_store(&r->desk->failure.ranks_above, ranks);
+    }
 }
 
 /* ---- opening and closing ---- */
@@ -116,26 +122,35 @@ static void proxy_free(struct kolo_proxy *r)
     pthread_cond_destroy(&r->room);
     pthread_mutex_destroy(&r->lock);
     pthread_mutex_destroy(&r->order);
+    if (r->desk != NULL) {
+        r->destroy(r->desk);
+    }
     r->destroy(r->host);
     free(r);
 }
 
 kolo_status kolo_proxy_open(const struct kolo_path_env *env, struct kolo_comm *host,
-                            const struct kolo_gpu *gpu, bool fuses, struct kolo_proxy **out)
+                            struct kolo_comm *desk, const struct kolo_gpu *gpu,
+                            struct kolo_proxy **out)
 {
     struct kolo_proxy *r = calloc(1, sizeof *r);
+    const bool fuses = desk != NULL;
     if (r == NULL) {
         env->destroy(host);
+        if (fuses) {
+            env->destroy(desk);
+        }
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a communicator of a GPU");
     }
     r->comm = env->comm;
     r->destroy = env->destroy;
     r->host = host;
+    r->desk = desk;
     r->gpu = *gpu;
     r->fuses = fuses;
     r->last = &r->first;
-    r->shared =
-        (struct kolo_shared_gpu){.host = host, .gpu = &r->gpu, .sockets = {.socket = KOLO_NO_FD}};
+    r->shared = (struct kolo_shared_gpu){
+        .host = host, .desk = desk, .gpu = &r->gpu, .sockets = {.socket = KOLO_NO_FD}};
     r->staging = (struct kolo_staging){.host = host, .gpu = &r->gpu};
     pthread_mutex_init(&r->order, NULL);
     pthread_mutex_init(&r->lock, NULL);

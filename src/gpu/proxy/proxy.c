@@ -36,8 +36,8 @@ static kolo_status serve_job(struct kolo_proxy_job *job, bool *released_out)
         return kolo_barrier(r->host, NULL);
     }
     if (can_fuse(r, job)) {
-        KOLO_TRY(kolo_shared_gpu_run(&r->shared, &job->offer, r->staging.in.stream, &fused,
-                                     released_out));
+        KOLO_TRY(
+            kolo_shared_gpu_run(&r->shared, &job->met, r->staging.in.stream, &fused, released_out));
     }
     return fused ? KOLO_OK : kolo_staging_run(&r->staging, &job->call, &job->v);
 }
@@ -63,6 +63,7 @@ static struct kolo_proxy_job *next_job(struct kolo_proxy *r, bool *aborted_out)
 
 static void job_free(struct kolo_proxy_job *job)
 {
+    free(job->met.ranks);
     free(job->v.all);
     free(job->message);
     free(job);
@@ -90,12 +91,12 @@ static void on_graph_end(void *arg)
     kolo_proxy_job_leave(arg);
 }
 
-/* End the user's communicator. The ranks of `host` have the same numbers, so the failure names the
- * same rank. */
-static void end_comm(struct kolo_proxy *r, kolo_status st)
+/* End the user's communicator after a call on `inner`, which is `host` or `desk`. Its ranks have
+ * the same numbers, so the failure names the same rank. */
+static void end_comm(struct kolo_proxy *r, struct kolo_comm *inner, kolo_status st)
 {
     struct kolo_failure found = {.size = sizeof found};
-    const bool known = kolo_comm_failure(r->host, &found) == KOLO_OK && found.status != KOLO_OK;
+    const bool known = kolo_comm_failure(inner, &found) == KOLO_OK && found.status != KOLO_OK;
     if (known) {
         kolo_error_set(found.text);
     }
@@ -125,7 +126,7 @@ void *kolo_proxy_run(void *arg)
         const bool captured = job->captured; /* a job of a graph may end when its stream goes on */
         st = st == KOLO_OK && !aborted ? serve_job(job, &released) : st;
         if (st != KOLO_OK && !aborted) {
-            end_comm(r, st);
+            end_comm(r, r->host, st);
         }
         if (!released) {
             atomic_store_explicit(r->done, 1, memory_order_release);
@@ -186,16 +187,20 @@ kolo_status kolo_proxy_note(struct kolo_proxy *r, kolo_stream stream)
 
 /* Before a call is enqueued that ranks of one GPU may run: what needs the driver. All that is safe
  * in a capture. */
-static kolo_status prepare_offer(struct kolo_proxy *r, struct kolo_proxy_job *job)
+static kolo_status meet(struct kolo_proxy *r, struct kolo_proxy_job *job)
 {
     int mode = 2; /* CU_STREAM_CAPTURE_MODE_RELAXED; then the mode before */
     KOLO_TRY(KOLO_CUDA(&r->gpu, "cuThreadExchangeStreamCaptureMode",
                        thread_exchange_stream_capture_mode(&mode)));
-    if (atomic_load(&r->shared.full) && !job->captured && kolo_pending_alone_begin()) {
+    if (r->shared.full && !job->captured && kolo_pending_alone_begin()) {
         kolo_shared_gpu_tidy(&r->shared);
         kolo_pending_alone_end();
     }
-    job->offer = kolo_shared_gpu_offer(&r->shared, &job->call);
+    const kolo_status st = kolo_shared_gpu_meet(&r->shared, &job->call, job->captured, &job->met);
+    if (st != KOLO_OK) {
+        end_comm(r, r->desk, st);
+    }
+    KOLO_TRY(st);
     return KOLO_CUDA(&r->gpu, "cuThreadExchangeStreamCaptureMode",
                      thread_exchange_stream_capture_mode(&mode));
 }
@@ -232,7 +237,7 @@ static kolo_status enqueue_locked(struct kolo_proxy *r, struct kolo_proxy_job *j
     const bool captured = job->captured;
     const bool fuses =
         job->message == NULL && job->call.args.coll != KOLO_COLL_BARRIER && can_fuse(r, job);
-    KOLO_TRY(fuses ? prepare_offer(r, job) : KOLO_OK);
+    KOLO_TRY(fuses ? meet(r, job) : KOLO_OK);
     KOLO_TRY(kolo_gpu_order_follow(&r->gpu, &r->calls, stream, captured));
     kolo_pending_enqueue_begin();
     *taken_out = captured; /* the graph leaves it in any case */
@@ -243,7 +248,7 @@ static kolo_status enqueue_locked(struct kolo_proxy *r, struct kolo_proxy_job *j
     if (st == KOLO_OK) {
         *taken_out = true; /* the thread leaves it when it has served it */
         st = KOLO_CUDA(&r->gpu, "cuStreamBatchMemOp", stream_batch_mem_op(stream, 2, ops, 0));
-        if (st == KOLO_OK && fuses && r->host->ranks.rank == 0) {
+        if (st == KOLO_OK && job->met.ranks != NULL) {
             st = kolo_shared_gpu_enqueue(&r->shared, &job->call);
         }
     } else if (!captured) {

@@ -8,8 +8,9 @@
  *
  * The thread runs the call on a second communicator of the same ranks, for host memory. There are
  * two cases:
- * - All ranks share one GPU: rank 0 opens the buffers of the other ranks, lets one fused kernel go
- *   over all of them, which is in its stream already, and tells the other ranks (shared_gpu.h).
+ * - All ranks share one GPU: rank 0 has opened the buffers of the other ranks before, lets one
+ *   fused kernel go over all of them, which is in its stream already, and tells the other ranks
+ *   (shared_gpu.h).
  * - Otherwise, or if some memory cannot be opened: tiles go through pinned memory and the
  *   collectives of the second communicator (staging.h). */
 #ifndef KOLO_GPU_PROXY_PROXY_H
@@ -21,10 +22,12 @@
 
 struct kolo_proxy;
 
-/* Open the proxy. It takes `host` in any case, and *gpu, which is open, if it succeeds. fuses: all
- * ranks are on this GPU, and rank 0 has kernels; the same on all ranks. Errors: SYSTEM. */
+/* Open the proxy. It takes `host` and `desk` in any case, and *gpu, which is open, if it succeeds.
+ * `desk` is another communicator like `host` if all ranks are on this GPU, and rank 0 has kernels;
+ * else NULL. Errors: SYSTEM. */
 kolo_status kolo_proxy_open(const struct kolo_path_env *env, struct kolo_comm *host,
-                            const struct kolo_gpu *gpu, bool fuses, struct kolo_proxy **out);
+                            struct kolo_comm *desk, const struct kolo_gpu *gpu,
+                            struct kolo_proxy **out);
 /* Wait at most `timeout_ms` until this rank's calls are over, and close the proxy. */
 void kolo_proxy_close(struct kolo_proxy *proxy, int timeout_ms);
 /* Whether long messages with rank q use GPUDirect RDMA. */

@@ -3,7 +3,8 @@
  *
  * Every thread of every block calls it. Threads share no data and never wait, so they may run in
  * any order. If all buffers of a piece have the same offset from a multiple of 16 bytes, the middle
- * of the piece goes in packs of 16, several of them in flight from each source. Else the piece goes
+ * of the piece goes in packs of 16, several of them in flight from each source. Else the packs of
+ * copies have 8 or 4 bytes, if the offsets from a multiple of that are the same. Else the piece goes
  * element by element.
  */
 #ifndef KOLO_EXEC_GPU_FUSED_FUSED_BODY_H
@@ -72,8 +73,8 @@ KOLO_GPU Side side_of(int32_t who, uint32_t move, int32_t nranks)
     return side;
 }
 
-template <class T> struct alignas(16) Pack {
-    enum { count = 16 / sizeof(typename T::Elem) };
+template <class T, int bytes = 16> struct alignas(bytes) Pack {
+    enum { count = bytes / sizeof(typename T::Elem) };
     typename T::Elem elem[count];
 };
 
@@ -191,10 +192,10 @@ template <class F, class P> KOLO_GPU void fold_one(const P &p, uint64_t i)
 
 /* `unroll` packs, `stride` packs apart, the first at element `head` + i packs. All loads come
  * before all stores, as a destination may be one of the sources. */
-template <class F, int unroll, class P>
+template <class F, int bytes, int unroll, class P>
 KOLO_GPU void fold_packs(const P &p, uint64_t head_bytes, uint64_t i, uint64_t stride)
 {
-    typedef Pack<typename F::Type> Packs;
+    typedef Pack<typename F::Type, bytes> Packs;
     typename F::Acc sum[unroll][Packs::count] = {};
     KOLO_UNROLL_4
     for (uint32_t q = 0; q < sources(p); q++) {
@@ -233,16 +234,23 @@ KOLO_GPU void fold_packs(const P &p, uint64_t head_bytes, uint64_t i, uint64_t s
     }
 }
 
-/* Units before the first pack, or all `count` units if no unit begins at a multiple of 16: the GPU
- * takes a pack only there. A pair lies where its members may. */
-template <class Elem> KOLO_GPU uint64_t units_before_packs(uint64_t first, uint64_t count)
+/* Units before the first pack of `bytes`, or all `count` units if no unit begins at a multiple of
+ * that: the GPU takes a pack only there. A pair lies where its members may. */
+template <class Elem>
+KOLO_GPU uint64_t units_before_packs(uint64_t first, uint64_t count, uint32_t bytes)
 {
-    const uint64_t head = (16 - first % 16) % 16 / sizeof(Elem);
-    return (first + head * sizeof(Elem)) % 16 != 0 || head > count ? count : head;
+    const uint64_t head = (bytes - first % bytes) % bytes / sizeof(Elem);
+    return (first + head * sizeof(Elem)) % bytes != 0 || head > count ? count : head;
 }
 
-/* Units before the first pack, or all units if the buffers do not lie alike. */
-template <class Elem, class P> KOLO_GPU uint64_t head_of(const P &p)
+/* The bytes of a pack: the most at whose multiples all addresses can be at once. `differ`: the bits
+ * in which they differ. */
+KOLO_GPU uint32_t pack_bytes(uint64_t differ)
+{
+    return differ % 16 == 0 ? 16 : differ % 8 == 0 ? 8 : differ % 4 == 0 ? 4 : 1;
+}
+
+template <class P> KOLO_GPU uint64_t differences(const P &p)
 {
     const uint64_t first = (uint64_t)(uintptr_t)source(p, 0);
     uint64_t differ = 0;
@@ -252,31 +260,40 @@ template <class Elem, class P> KOLO_GPU uint64_t head_of(const P &p)
     for (uint32_t d = 0; d < destinations(p); d++) {
         differ |= first ^ (uint64_t)(uintptr_t)destination(p, d);
     }
-    return differ % 16 != 0 ? p.count : units_before_packs<Elem>(first, p.count);
+    return differ;
 }
 
-/* Accumulators of a step, so that all of them stay in registers. */
-template <class F> struct Unroll {
+/* Packs in flight from each source: as many as keep their accumulators in registers. One of those
+ * that are less than 16 bytes: their code should be short, as it is seldom used. */
+template <class F, int bytes> struct Unroll {
     enum {
-        packs = 16 / (int)Pack<typename F::Type>::count,
+        packs = bytes < 16 ? 1 : 16 / (int)Pack<typename F::Type, bytes>::count,
         value = packs > 4   ? 4
                 : packs < 1 ? 1
                             : packs
     };
 };
 
-template <class F, class P> KOLO_GPU void fold_piece(const P &p, const Who &who)
+/* The packs of a piece, and the units before and behind them; all units if the buffers do not lie
+ * alike. */
+template <class F, int bytes, class P>
+KOLO_GPU void fold_in_packs(const P &p, uint64_t differ, const Who &who)
 {
-    enum { unroll = Unroll<F>::value, in_pack = Pack<typename F::Type>::count };
-    const uint64_t head = head_of<typename F::Elem>(p);
+    typedef typename F::Elem Elem;
+    enum { unroll = Unroll<F, bytes>::value, in_pack = Pack<typename F::Type, bytes>::count };
+    const uint64_t first = (uint64_t)(uintptr_t)source(p, 0);
+    const uint64_t head =
+        differ % bytes != 0 ? p.count : units_before_packs<Elem>(first, p.count, bytes);
     const uint64_t packs = (p.count - head) / in_pack, tail = head + packs * in_pack;
-    const uint64_t stride = who.threads, head_bytes = head * sizeof(typename F::Elem);
+    const uint64_t stride = who.threads, head_bytes = head * sizeof(Elem);
     uint64_t i = who.thread;
-    for (; i + (unroll - 1) * stride < packs; i += unroll * stride) {
-        fold_packs<F, unroll>(p, head_bytes, i, stride);
+    if constexpr (unroll > 1) {
+        for (; i + (unroll - 1) * stride < packs; i += unroll * stride) {
+            fold_packs<F, bytes, unroll>(p, head_bytes, i, stride);
+        }
     }
     for (; i < packs; i += stride) {
-        fold_packs<F, 1>(p, head_bytes, i, stride);
+        fold_packs<F, bytes, 1>(p, head_bytes, i, stride);
     }
     for (i = who.thread; i < head; i += stride) {
         fold_one<F>(p, i);
@@ -284,6 +301,25 @@ template <class F, class P> KOLO_GPU void fold_piece(const P &p, const Who &who)
     for (i = tail + who.thread; i < p.count; i += stride) {
         fold_one<F>(p, i);
     }
+}
+
+/* Narrow packs are for copies alone: kernels that fold have no registers left for them. */
+template <class F, class P> KOLO_GPU void fold_piece(const P &p, const Who &who)
+{
+    const uint64_t differ = differences(p);
+    if constexpr (F::folds == 0 && sizeof(typename F::Elem) < 8) {
+        if (pack_bytes(differ) == 8) {
+            fold_in_packs<F, 8>(p, differ, who);
+            return;
+        }
+    }
+    if constexpr (F::folds == 0 && sizeof(typename F::Elem) < 4) {
+        if (pack_bytes(differ) == 4) {
+            fold_in_packs<F, 4>(p, differ, who);
+            return;
+        }
+    }
+    fold_in_packs<F, 16>(p, differ, who);
 }
 
 /* A kernel for moves. Units: elements of more than 8 bytes are copied as several. */
@@ -322,49 +358,74 @@ template <class Unit> KOLO_GPU void swap_one(const Swap &s, uint64_t at)
     *(Unit *)(s.a_out + at) = to_a;
 }
 
-struct alignas(16) Bytes {
-    uint32_t word[4];
+template <int bytes> struct alignas(bytes) Bytes {
+    uint32_t word[bytes / 4];
 };
 
 /* `unroll` packs, `stride` packs apart, the first at byte `at`. All loads come before all stores:
  * in place, a store is to where one of the loads of the same pack was. */
-template <int unroll> KOLO_GPU void swap_packs(const Swap &s, uint64_t at, uint64_t stride)
+template <int bytes, int unroll>
+KOLO_GPU void swap_packs(const Swap &s, uint64_t at, uint64_t stride)
 {
-    Bytes to_a[unroll], to_b[unroll];
+    typedef Bytes<bytes> Packs;
+    Packs to_a[unroll], to_b[unroll];
     KOLO_UNROLL
     for (int u = 0; u < unroll; u++) {
-        to_b[u] = ((const Bytes *)(s.a_in + at))[(uint64_t)u * stride];
-        to_a[u] = ((const Bytes *)(s.b_in + at))[(uint64_t)u * stride];
+        to_b[u] = ((const Packs *)(s.a_in + at))[(uint64_t)u * stride];
+        to_a[u] = ((const Packs *)(s.b_in + at))[(uint64_t)u * stride];
     }
     KOLO_UNROLL
     for (int u = 0; u < unroll; u++) {
-        ((Bytes *)(s.b_out + at))[(uint64_t)u * stride] = to_b[u];
-        ((Bytes *)(s.a_out + at))[(uint64_t)u * stride] = to_a[u];
+        ((Packs *)(s.b_out + at))[(uint64_t)u * stride] = to_b[u];
+        ((Packs *)(s.a_out + at))[(uint64_t)u * stride] = to_a[u];
     }
 }
 
-template <class Unit> KOLO_GPU void swap_piece(const Swap &s, const Who &who)
+template <class Unit, int bytes> KOLO_GPU void swap_in_packs(const Swap &s, const Who &who)
 {
     enum { unroll = 4 };
-    const uint64_t first = (uint64_t)(uintptr_t)s.a_in;
-    const uint64_t differ = (first ^ (uint64_t)(uintptr_t)s.b_in) |
-                            (first ^ (uint64_t)(uintptr_t)s.a_out) |
-                            (first ^ (uint64_t)(uintptr_t)s.b_out);
-    const uint64_t head = differ % 16 != 0 ? s.count : units_before_packs<Unit>(first, s.count);
-    const uint64_t packs = (s.count - head) * sizeof(Unit) / 16;
-    const uint64_t tail = head + packs * 16 / sizeof(Unit);
+    const uint64_t head = units_before_packs<Unit>((uint64_t)(uintptr_t)s.a_in, s.count, bytes);
+    const uint64_t packs = (s.count - head) * sizeof(Unit) / bytes;
+    const uint64_t tail = head + packs * bytes / sizeof(Unit);
     const uint64_t stride = who.threads, head_bytes = head * sizeof(Unit);
     uint64_t at = who.thread;
     for (; at + (unroll - 1) * stride < packs; at += unroll * stride) {
-        swap_packs<unroll>(s, head_bytes + at * 16, stride);
+        swap_packs<bytes, unroll>(s, head_bytes + at * bytes, stride);
     }
     for (; at < packs; at += stride) {
-        swap_packs<1>(s, head_bytes + at * 16, stride);
+        swap_packs<bytes, 1>(s, head_bytes + at * bytes, stride);
     }
     for (uint64_t i = who.thread; i < head; i += who.threads) {
         swap_one<Unit>(s, i * sizeof(Unit));
     }
     for (uint64_t i = tail + who.thread; i < s.count; i += who.threads) {
+        swap_one<Unit>(s, i * sizeof(Unit));
+    }
+}
+
+template <class Unit> KOLO_GPU void swap_piece(const Swap &s, const Who &who)
+{
+    const uint64_t first = (uint64_t)(uintptr_t)s.a_in;
+    const uint32_t bytes =
+        pack_bytes((first ^ (uint64_t)(uintptr_t)s.b_in) | (first ^ (uint64_t)(uintptr_t)s.a_out) |
+                   (first ^ (uint64_t)(uintptr_t)s.b_out));
+    if (bytes == 16) {
+        swap_in_packs<Unit, 16>(s, who);
+        return;
+    }
+    if constexpr (sizeof(Unit) < 8) {
+        if (bytes == 8) {
+            swap_in_packs<Unit, 8>(s, who);
+            return;
+        }
+    }
+    if constexpr (sizeof(Unit) < 4) {
+        if (bytes >= 4) {
+            swap_in_packs<Unit, 4>(s, who);
+            return;
+        }
+    }
+    for (uint64_t i = who.thread; i < s.count; i += who.threads) {
         swap_one<Unit>(s, i * sizeof(Unit));
     }
 }
