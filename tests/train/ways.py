@@ -18,6 +18,7 @@ import compression_calls
 import experts_calls
 import horovod_calls
 from delayed import weights_by_delayed_gradients
+from kolo_train import disk
 from kolo_train.config import WAYS, Config, UsageError
 from kolo_train.job import join, leave
 from kolo_train.launch import free_port
@@ -116,6 +117,10 @@ def offload():
     before = set(Path("/tmp").glob("kolo-train-*"))
     for way in ("ddp", "zero2", "zero3"):
         equal(report_of(way, offload="disk", optimizer="adamw", lr=1e-3), f"{way} with the optimizer's state on disk")
+    disk.CHUNK, whole = disk.PAGE_ELEMENTS, disk.CHUNK
+    for way in ("zero2", "zero3"):
+        equal(report_of(way, offload="disk", optimizer="adamw", lr=1e-3), f"{way} with that in many chunks")
+    disk.CHUNK = whole
     tell(set(Path("/tmp").glob("kolo-train-*")) <= before, "the files of the state have no name that could stay")
 
 
