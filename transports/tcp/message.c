@@ -285,7 +285,7 @@ static struct kolo_carrier_message *data_came(struct kolo_link *link,
 {
     struct kolo_channel *c = &link->base.channel[frame->channel];
     struct kolo_carrier_message *m =
-        kolo_carrier_message_find(&c->recvs, frame->channel, frame->number);
+        kolo_carrier_message_find_ordered(&c->recvs, frame->channel, frame->number);
     if (frame->len > frame->total || frame->offset > frame->total - frame->len) {
         return NULL;
     }
