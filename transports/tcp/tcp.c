@@ -11,7 +11,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { FEW_LINKS = 8, EPOLL_EVERY = 64, EVENTS = 64, ELDER_US = 2000, AT_ONCE_MOST = 32 << 10 };
+enum { FEW_LINKS = 8, EPOLL_EVERY = 64, EVENTS = 64, ELDER_US = 2000 };
 enum { DEFAULT_SOCKETS = 1, NOTES_MAX = 256 };
 
 /* ---- the endpoint ---- */
@@ -163,29 +163,6 @@ static kolo_status tcp_connect(struct kolo_endpoint *ep, const struct kolo_peer 
         }
     }
     *out = link;
-    return KOLO_OK;
-}
-
-/* ---- posting ---- */
-
-/* Whether a short message may go before the next progress(): it is the only one, and the link has
- * nothing else to settle. */
-static bool may_go(const struct kolo_link *link, size_t bytes)
-{
-    const struct kolo_tcp_socket *s = &link->socket[0];
-    const struct kolo_carrier_message *m = link->base.sends.first;
-    return bytes <= AT_ONCE_MOST && m != NULL && m->next == NULL && link->base.notes == 0 &&
-           s->state == KOLO_TCP_UP && s->count == 0 && !s->full &&
-           !kolo_doubt_is_open(&link->doubt);
-}
-
-static kolo_status tcp_send(struct kolo_link *link, const struct kolo_bytes *src,
-                            struct kolo_req *req)
-{
-    KOLO_TRY(kolo_tcp_message_send(link, src, req));
-    if (req->at_once != 0 && may_go(link, req->bytes)) {
-        (void)kolo_tcp_stream_write(&link->socket[0]);
-    }
     return KOLO_OK;
 }
 
@@ -420,7 +397,7 @@ const struct kolo_transport kolo_transport_tcp = {
     .address = tcp_address,
     .connect = tcp_connect,
     .disconnect = tcp_disconnect,
-    .send = tcp_send,
+    .send = kolo_tcp_message_send,
     .recv = kolo_tcp_message_recv,
     .progress = tcp_progress,
     .abort = tcp_abort,

@@ -238,7 +238,7 @@ static struct kolo_call_sign sign_of(const struct kolo_call *call)
 }
 
 /* Bytes of the floats that the call's messages carry; 0: they carry no bfloat16 and no float32. */
-static uint16_t float_bytes_of(const struct kolo_call *call)
+static uint32_t float_bytes_of(const struct kolo_call *call)
 {
     if (call->codec != KOLO_CODEC_NONE) {
         return call->codec == KOLO_CODEC_BF16 ? 2 : 0;

@@ -32,7 +32,7 @@ struct kolo_exec {
     kolo_reduce_fn *reduce; /* NULL for movement */
     unsigned divisor;       /* AVG: ranks; else 0 */
     size_t elem;
-    uint16_t float_bytes;       /* of kolo_req */
+    uint32_t float_bytes;       /* of kolo_req */
     uint64_t signature;         /* of the call; if it differs between ranks, their calls differ */
     uint64_t chain;             /* of this call and all before it: kolo_chain() */
     struct kolo_call_sign call; /* for messages; its chain is of `chain` */
