@@ -30,7 +30,7 @@ bool kolo_carrier_holds(const struct kolo_carrier *c, const struct kolo_req *req
     }
     const struct kolo_channel *channel = &c->channel[req->channel];
     const struct kolo_carrier_message *m =
-        kolo_carrier_message_find(&channel->recvs, req->channel, channel->received);
+        kolo_carrier_message_find_ordered(&channel->recvs, req->channel, channel->received);
     return m != NULL && is_whole(c, m);
 }
 

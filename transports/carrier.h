@@ -100,6 +100,16 @@ kolo_carrier_message_find(const struct kolo_carrier_message_list *list, uint32_t
     return m;
 }
 
+/* In a channel's list, which is in the order of the numbers: a post among thousands looks at the last
+ * one only. */
+static inline struct kolo_carrier_message *
+kolo_carrier_message_find_ordered(const struct kolo_carrier_message_list *list, uint32_t channel,
+                                  uint32_t number)
+{
+    const bool newer = list->first != NULL && (int32_t)(number - list->last->number) > 0;
+    return newer ? NULL : kolo_carrier_message_find(list, channel, number);
+}
+
 /* ---- channels and their windows ---- */
 
 struct kolo_channel {
@@ -395,7 +405,7 @@ KOLO_CHECK static inline kolo_status kolo_carrier_recv(struct kolo_carrier *c,
     }
     struct kolo_channel *channel = &c->channel[req->channel];
     struct kolo_carrier_message *m =
-        kolo_carrier_message_find(&channel->recvs, req->channel, channel->received);
+        kolo_carrier_message_find_ordered(&channel->recvs, req->channel, channel->received);
     const bool came = m != NULL;
     if (!came && (m = kolo_carrier_record(c, req->channel, channel->received)) == NULL) {
         return kolo_carrier_no_memory(c);

@@ -310,9 +310,6 @@ struct kolo_req {
     /* send: 2 if the bytes are bfloat16, 4 if float32, else 0. A transport may use it to send them in
      * fewer bytes. */
     uint32_t float_bytes;
-    /* send. 1: no further message to this rank is posted before progress(), so the transport need
-     * not wait for one to go with. */
-    uint32_t at_once;
     /* The call that the message belongs to. A transport may send it with the message. Then it
      * stores the sender's call in the request of a receive before the request ends. If a send ends
      * with MISMATCH, it stores the receiver's call in the request of the send before that. */

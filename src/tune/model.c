@@ -17,18 +17,15 @@
 #include <stdlib.h>
 
 /* A copy between ranks that take turns on a core finds the caches filled by the other ranks.
- * Measured on 2 cores with 4 and 8 ranks. Additions find the same, but their arithmetic hides it.
- */
+ * Measured on 2 cores with 4 and 8 ranks. Arithmetic hides the same in additions. */
 static const double CROWDED_COPY = 2;
 
-/* A line that many cores of another package read goes to one core after the other. A short
- * broadcast took 0.22 us to the 24 ranks of one package and 0.71 us to the 48 ranks of two (XHC,
- * Cascade Lake). */
+/* A line that many cores of another package read goes to one core after the other. A broadcast took
+ * 0.22 us to the 24 ranks of one package and 0.71 to the 48 of two (XHC, Cascade Lake). */
 static const double TURN_US = 0.02;
 
-/* Bytes that a message brought are added out of memory. So an all-reduce of 1 MiB of 2 ranks over TCP
- * takes 280 us if each adds all of it (doubling), and 195 us if each adds one half (ring); of 2 MiB
- * 745 and 470 us, of 16 MiB 10,500 and 6,300 us. That is 1.6 to 5 us for 10 KiB. */
+/* Bytes that a message brought are added out of memory. An all-reduce of 2 MiB of 2 ranks over TCP
+ * takes 745 us if each adds all of it (doubling), and 470 us if each adds one half (ring). */
 static const double MESSAGE_SUM = 2.5e-4; /* us a byte */
 
 void kolo_model_init(struct kolo_model *model, const struct kolo_costs *costs, int nranks,

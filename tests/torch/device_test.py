@@ -335,14 +335,21 @@ def test_groups_of_their_own_and_tensors_of_the_host_go_on_beside():
     on_ranks(3, body)
 
 
+def call_and_wait(works):
+    """Processes that share a GPU meet in the call; others meet in the stream, so the wait fails."""
+    works.append(dist.all_reduce(torch.ones(N), async_op=True))
+    works[0].wait(timedelta(seconds=LIMIT_S))
+
+
 def test_a_rank_that_dies_ends_the_others_calls_with_its_number():
     def body(rank):
         ready()
         if rank == 1:
             os._exit(7)
-        work = dist.all_reduce(torch.ones(N), async_op=True)
-        error = failure(lambda: work.wait(timedelta(seconds=LIMIT_S)))
-        assert "rank 1" in str(error) and work.is_completed() and not work.is_success(), error
+        works = []
+        error = failure(lambda: call_and_wait(works))
+        assert "rank 1" in str(error), error
+        assert all(work.is_completed() and not work.is_success() for work in works)
         assert "rank 1" in str(failure(ready))
         gpu.synchronize()  # streams do not wait for the dead
 
@@ -357,9 +364,8 @@ def test_an_abort_lets_streams_go_on():
         if rank == 1:
             time.sleep(2)
             os._exit(0)
-        work = dist.all_reduce(torch.ones(N), async_op=True)
-        dist.group.WORLD._get_backend(torch.device("cuda")).abort()
-        assert "ABORTED" in str(failure(lambda: work.wait(timedelta(seconds=LIMIT_S))))
+        threading.Timer(0.3, dist.group.WORLD._get_backend(torch.device("cuda")).abort).start()
+        assert "ABORTED" in str(failure(lambda: call_and_wait([])))
         gpu.synchronize()
 
     with tempfile.TemporaryDirectory() as folder:

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 enum { PREDICTED_LEAST = 1024, EARLY_LEAST = 32 << 10 };
-enum { CHUNK_LEAST = 256 << 10, LONG_BYTES = 1 << 20, AT_ONCE_MOST = 32 << 10 };
+enum { CHUNK_LEAST = 256 << 10, LONG_BYTES = 1 << 20 };
 
 /* ---- notes ---- */
 
@@ -28,28 +28,12 @@ void kolo_tcp_message_note(struct kolo_link *link, const struct kolo_carrier_not
 
 /* ---- posting ---- */
 
-/* Whether a short message may go before the next progress(). Nothing goes before it, and the link has
- * nothing else to settle. */
-static bool may_go(const struct kolo_link *link, const struct kolo_carrier_message *m)
-{
-    const struct kolo_tcp_socket *s = &link->socket[0];
-    return m->total <= AT_ONCE_MOST && link->base.sends.first == m && link->base.notes == 0 &&
-           s->state == KOLO_TCP_UP && s->count == 0 && !s->full &&
-           !kolo_doubt_is_open(&link->doubt);
-}
-
 kolo_status kolo_tcp_message_send(struct kolo_link *link, const struct kolo_bytes *src,
                                   struct kolo_req *req)
 {
     struct kolo_carrier_message *m = NULL;
     KOLO_TRY(kolo_carrier_send(&link->base, src, req, &m));
-    if (m == NULL) {
-        return KOLO_OK;
-    }
-    link->has_long = link->has_long || m->total >= LONG_BYTES;
-    if (req->at_once != 0 && may_go(link, m)) {
-        (void)kolo_tcp_stream_write(&link->socket[0]);
-    }
+    link->has_long = link->has_long || (m != NULL && m->total >= LONG_BYTES);
     return KOLO_OK;
 }
 
@@ -301,7 +285,7 @@ static struct kolo_carrier_message *data_came(struct kolo_link *link,
 {
     struct kolo_channel *c = &link->base.channel[frame->channel];
     struct kolo_carrier_message *m =
-        kolo_carrier_message_find(&c->recvs, frame->channel, frame->number);
+        kolo_carrier_message_find_ordered(&c->recvs, frame->channel, frame->number);
     if (frame->len > frame->total || frame->offset > frame->total - frame->len) {
         return NULL;
     }

@@ -195,7 +195,7 @@ static bool data_came(struct kolo_link *link, const struct kolo_verbs_entry *ent
 {
     struct kolo_channel *c = &link->base.channel[entry->channel];
     struct kolo_carrier_message *m =
-        kolo_carrier_message_find(&c->recvs, entry->channel, entry->number);
+        kolo_carrier_message_find_ordered(&c->recvs, entry->channel, entry->number);
     if (entry->len > entry->total || entry->offset > entry->total - entry->len) {
         return false;
     }
@@ -238,7 +238,7 @@ static bool placed_came(struct kolo_link *link, const struct kolo_verbs_entry *e
 {
     struct kolo_channel *c = &link->base.channel[entry->channel];
     struct kolo_carrier_message *m =
-        kolo_carrier_message_find(&c->recvs, entry->channel, entry->number);
+        kolo_carrier_message_find_ordered(&c->recvs, entry->channel, entry->number);
     if (m == NULL || m->req == NULL || kolo_verbs_message_of(m)->hold == NULL ||
         entry->total != m->total || entry->offset > m->total - m->moved || entry->len > 0) {
         return false;

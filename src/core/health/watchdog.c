@@ -2,13 +2,11 @@
 /* The thread that watches over a process's communicators.
  *
  * It watches some of the other processes of this host that are members (ring.h). Each of these has
- * a connection here, which ends when that process ends or becomes another program (life.h). It also
- * has a pidfd, which becomes readable when that process ends, whatever its forked children hold.
- * Where both are denied the thread looks into /proc instead. It notes each end on the boards.
- *
- * Ten times a second it looks at the boards that have changed: what other members found, and whether
- * they make the same calls. The end of a process of another host comes over a connection; while no
- * call looks there, the thread sleeps on these, too.
+ * a connection here, which ends when that process ends or becomes another program (life.h), and a
+ * pidfd, which tells of its end whatever its forked children hold. Where both are denied the thread
+ * looks into /proc. It notes each end on the boards. Ten times a second it looks at the boards that
+ * have changed: what others found, and whether they make the same calls. The end of a process of
+ * another host comes over a connection; while no call looks there, the thread sleeps on these, too.
  *
  * If the program closes the descriptors, the others see this process end. So its communicators with
  * others end here, too, and the thread goes on without descriptors. */

@@ -5,9 +5,9 @@
 
 #include "boot/bootstrap.h"
 #include "core/agree/links.h"
-#include "core/board/join.h"
 #include "core/comm.h"
 #include "core/health/life.h"
+#include "core/link/board_join.h"
 #include "core/link/open.h"
 
 struct kolo_hello {

@@ -48,12 +48,6 @@ static inline struct kolo_req *request(const struct kolo_exec *x, const struct t
     return &x->bound->req[tile->t % KOLO_TILE_COPIES * x->bound->prog->nreqs + i];
 }
 
-/* Whether the op after this one sends to the same rank, too. A lane ends with DONE. */
-static bool goes_with_next(const struct kolo_bound_op *op)
-{
-    return op[1].code == KOLO_DO_SEND && op[1].peer == op->peer;
-}
-
 static kolo_status do_message(struct kolo_exec *x, const struct kolo_bound_op *op,
                               const struct tile *tile)
 {
@@ -70,7 +64,6 @@ static kolo_status do_message(struct kolo_exec *x, const struct kolo_bound_op *o
                              .status = KOLO_INPROGRESS,
                              .exclusive = uop->lent,
                              .float_bytes = x->float_bytes,
-                             .at_once = !goes_with_next(op),
                              .call = x->call};
     if (KOLO_UNLIKELY(env->jitter != NULL)) {
         env->jitter(env->jitter_arg);

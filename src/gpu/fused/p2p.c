@@ -1,72 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Matching the ends of messages on the host, and enqueueing the copies. A post is the first end of
- * a message; it stays in a list until the second end comes. */
+/* Enqueueing the copies of messages, once both ends have come. */
 #include "gpu/fused/p2p.h"
 
 #include "gpu/context/deadline.h"
 #include "gpu/context/stream_ops.h"
+#include "gpu/fused/p2p_match.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum post_state {
-    POSTED, /* in the list */
-    TAKEN,  /* off the list: the other end's thread is enqueueing the copy */
-    DONE,
-    FAILED
-};
-
-struct kolo_gpu_p2p_post {
-    struct kolo_gpu_p2p_post *next; /* the order of the calls */
-    uint64_t number;
-    struct kolo_gpu_message end;      /* a copy of the end */
-    struct kolo_gpu_message *matched; /* the end itself, while its group is being matched */
-    enum post_state state; /* outside graphs; its thread waits for it, and frees the post */
-    int taker;             /* if DONE: the rank whose stream copies */
-};
-
-struct flags { /* of a message in a graph, in pinned memory */
-    uint32_t came, taken;
-};
 struct use { /* of flags, by a graph */
     struct kolo_gpu_p2p *p2p;
     size_t flags;
-};
-
-struct events {                  /* of a rank, for its group outside graphs */
-    kolo_cuda_event came, taken; /* before its messages; behind its copies */
-};
-
-struct kolo_gpu_p2p {
-    const struct kolo_gpu *gpu;
-    int nranks;
-    struct flags *host;      /* [KOLO_GPU_P2P_GRAPHS] */
-    kolo_cuda_address flags; /* as the GPU addresses them */
-    struct events events[KOLO_FUSED_RANKS];
-
-    pthread_mutex_t lock; /* of the members below; never held while something is enqueued */
-    pthread_cond_t ended; /* a post, or all */
-    bool aborted;
-    char text[512]; /* of the failure that posts with FAILED had */
-    struct kolo_gpu_p2p_post *first;
-    uint64_t posts;
-    size_t top;                        /* flags that were used */
-    uint8_t uses[KOLO_GPU_P2P_GRAPHS]; /* graphs of each message: one or two */
-    size_t users;                      /* the path, and uses of flags */
 };
 
 /* ---- opening and closing ---- */
 
 size_t kolo_gpu_p2p_bytes(void)
 {
-    return KOLO_GPU_P2P_GRAPHS * sizeof(struct flags);
+    return KOLO_GPU_P2P_GRAPHS * sizeof(struct kolo_gpu_p2p_flags);
 }
 
 static kolo_status make_events(struct kolo_gpu_p2p *p2p)
 {
     for (int r = 0; r < p2p->nranks; r++) {
-        struct events *e = &p2p->events[r];
+        struct kolo_gpu_p2p_events *e = &p2p->events[r];
         KOLO_TRY(
             KOLO_CUDA(p2p->gpu, "cuEventCreate", event_create(&e->came, KOLO_CUDA_DISABLE_TIMING)));
         KOLO_TRY(KOLO_CUDA(p2p->gpu, "cuEventCreate",
@@ -135,26 +94,9 @@ void kolo_gpu_p2p_close(struct kolo_gpu_p2p *p2p)
 
 /* ---- flags of messages in graphs ---- */
 
-/* Take flags that no graph has. False: there are none. The caller has p2p->lock. */
-static bool take_flags(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *message)
-{
-    size_t i = 0;
-    while (i < KOLO_GPU_P2P_GRAPHS && p2p->uses[i] > 0) {
-        i++;
-    }
-    if (i == KOLO_GPU_P2P_GRAPHS) {
-        return false;
-    }
-    p2p->uses[i] = 1;
-    p2p->top = i >= p2p->top ? i + 1 : p2p->top;
-    p2p->host[i] = (struct flags){0, 0}; /* a graph may have ended between two launches */
-    message->flags = i;
-    return true;
-}
-
 static kolo_cuda_address flags_at(const struct kolo_gpu_p2p *p2p, const struct kolo_gpu_message *l)
 {
-    return p2p->flags + l->flags * sizeof(struct flags);
+    return p2p->flags + l->flags * sizeof(struct kolo_gpu_p2p_flags);
 }
 
 /* A graph is gone. A post that nobody has taken goes with it. It must not call the driver. */
@@ -241,187 +183,6 @@ size_t kolo_gpu_p2p_blocks(const struct kolo_gpu_call *call, int rank, int nrank
     return n;
 }
 
-/* ---- matching ---- */
-
-static size_t bytes_of(const struct kolo_gpu_message *message)
-{
-    return message->m.count * kolo_type_bytes(message->m.type);
-}
-
-static bool fits(const struct kolo_gpu_message *recv, const struct kolo_gpu_message *send)
-{
-    const bool tag =
-        recv->m.tag == send->m.tag || (recv->m.tag == KOLO_ANY_TAG && send->m.tag >= 0);
-    return tag && send->m.peer == recv->rank &&
-           (recv->m.peer == send->rank || recv->m.peer == KOLO_ANY_SOURCE);
-}
-
-static struct kolo_gpu_p2p_post **find_match(struct kolo_gpu_p2p *p2p,
-                                             const struct kolo_gpu_message *message)
-{
-    struct kolo_gpu_p2p_post **at = &p2p->first;
-    for (; *at != NULL; at = &(*at)->next) {
-        const struct kolo_gpu_message *end = &(*at)->end;
-        if (end->m.is_send != message->m.is_send &&
-            fits(message->m.is_send ? end : message, message->m.is_send ? message : end)) {
-            break;
-        }
-    }
-    return at;
-}
-
-static void insert_post(struct kolo_gpu_p2p *p2p, struct kolo_gpu_p2p_post *post)
-{
-    struct kolo_gpu_p2p_post **at = &p2p->first;
-    while (*at != NULL && (*at)->number < post->number) {
-        at = &(*at)->next;
-    }
-    post->next = *at;
-    *at = post;
-}
-
-static kolo_status add_post(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *message)
-{
-    struct kolo_gpu_p2p_post *made = malloc(sizeof *made);
-    if (made == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a message");
-    }
-    if (message->captured && !take_flags(p2p, message)) {
-        free(made);
-        return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                         "the graphs of this communicator already hold %d messages, the maximum",
-                         KOLO_GPU_P2P_GRAPHS);
-    }
-    message->part = KOLO_GPU_MESSAGE_WAITS;
-    message->apart = true;
-    message->post = message->captured ? NULL : made;
-    *made = (struct kolo_gpu_p2p_post){.number = ++p2p->posts, .end = *message, .matched = message};
-    insert_post(p2p, made);
-    return KOLO_OK;
-}
-
-static kolo_status check_pair(const struct kolo_gpu_message *message,
-                              const struct kolo_gpu_message *other)
-{
-    const struct kolo_gpu_message *send = message->m.is_send ? message : other;
-    const struct kolo_gpu_message *recv = message->m.is_send ? other : message;
-    const size_t bytes = bytes_of(send), room = bytes_of(recv);
-    if (message->captured != other->captured) {
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "a graph holds one end of a message from rank %d to rank %d and not the "
-                         "other; both or none must be captured",
-                         send->rank, recv->rank);
-    }
-    if (bytes > room || (send->m.tag == KOLO_GPU_P2P_BLOCK && bytes != room)) {
-        return kolo_fail(message == recv && send->m.tag != KOLO_GPU_P2P_BLOCK ? KOLO_ERR_INVALID
-                                                                              : KOLO_ERR_MISMATCH,
-                         "rank %d sends %zu bytes to rank %d, which has room for %zu", send->rank,
-                         bytes, recv->rank, room);
-    }
-    return KOLO_OK;
-}
-
-static kolo_status match_message(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *message)
-{
-    struct kolo_gpu_p2p_post **at = find_match(p2p, message), *other = *at;
-    if (other == NULL) {
-        return add_post(p2p, message);
-    }
-    const bool same_stream = other->end.stream == message->stream;
-    KOLO_TRY(check_pair(message, &other->end));
-    if (same_stream && message->captured && other->matched == NULL) {
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "stream %p waits for this message of rank %d already; ranks need streams "
-                         "of their own, or both ends in one group",
-                         message->stream, other->end.rank);
-    }
-    *at = other->next;
-    message->part = KOLO_GPU_MESSAGE_COPIES;
-    message->other = other;
-    message->apart = !same_stream || other->matched == NULL;
-    message->flags = other->end.flags;
-    other->state = TAKEN;
-    if (message->captured) {
-        p2p->uses[message->flags]++;
-    }
-    if (same_stream && other->matched != NULL) {
-        other->matched->part = KOLO_GPU_MESSAGE_NONE;
-    }
-    return KOLO_OK;
-}
-
-/* A thread must not wait for a message that only it could end. */
-static kolo_status check_waits(const struct kolo_gpu_message *message, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        const struct kolo_gpu_message *l = &message[i];
-        if (l->post != NULL && l->post->state == POSTED && l->m.peer == l->rank) {
-            return kolo_fail(KOLO_ERR_INVALID,
-                             "rank %d waits for a message with itself; both ends go into one group",
-                             l->rank);
-        }
-    }
-    return KOLO_OK;
-}
-
-static void undo_matches(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *message, size_t n)
-{
-    /* Put back the posts of other ranks, and drop the group's own. */
-    for (size_t i = 0; i < n; i++) {
-        if (message[i].other != NULL) {
-            message[i].other->state = POSTED;
-            insert_post(p2p, message[i].other);
-            message[i].other = NULL;
-            p2p->uses[message[i].flags] -= message[i].captured;
-        }
-        message[i].post = NULL;
-    }
-    for (struct kolo_gpu_p2p_post **at = &p2p->first; *at != NULL;) {
-        struct kolo_gpu_p2p_post *p = *at;
-        if (p->matched == NULL) {
-            at = &p->next;
-            continue;
-        }
-        *at = p->next;
-        p2p->uses[p->end.flags] -= p->end.captured;
-        free(p);
-    }
-}
-
-static void fill_info(const struct kolo_gpu_message *send, const struct kolo_gpu_message *recv)
-{
-    if (recv->m.info != NULL) {
-        recv->m.info->source = send->rank;
-        recv->m.info->tag = send->m.tag;
-        recv->m.info->bytes = bytes_of(send);
-    }
-}
-
-static kolo_status match_all(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *message, size_t n)
-{
-    kolo_status st = KOLO_OK;
-    for (size_t i = 0; i < n && st == KOLO_OK; i++) {
-        st = match_message(p2p, &message[i]);
-    }
-    st = st == KOLO_OK ? check_waits(message, n) : st;
-    if (st != KOLO_OK) {
-        undo_matches(p2p, message, n);
-        return st;
-    }
-    for (size_t i = 0; i < n; i++) {
-        if (message[i].other != NULL) {
-            struct kolo_gpu_p2p_post *other = message[i].other;
-            fill_info(message[i].m.is_send ? &message[i] : &other->end,
-                      message[i].m.is_send ? &other->end : &message[i]);
-            other->matched = NULL;
-        }
-    }
-    for (struct kolo_gpu_p2p_post *p = p2p->first; p != NULL; p = p->next) {
-        p->matched = NULL;
-    }
-    return KOLO_OK;
-}
-
 /* ---- enqueueing ---- */
 
 /* In a graph: set a flag, or wait for one and set it back. */
@@ -437,8 +198,8 @@ static void add_wait(const struct kolo_gpu_p2p *p2p, struct kolo_stream_ops *ops
     kolo_stream_ops_add(ops, l->stream, KOLO_CUDA_WAIT_32, flags_at(p2p, l) + member, 1);
     kolo_stream_ops_add(ops, l->stream, KOLO_CUDA_WRITE_32, flags_at(p2p, l) + member, 0);
 }
-#define CAME offsetof(struct flags, came)
-#define GONE offsetof(struct flags, taken)
+#define CAME offsetof(struct kolo_gpu_p2p_flags, came)
+#define GONE offsetof(struct kolo_gpu_p2p_flags, taken)
 
 static kolo_status wait_event(const struct kolo_gpu_p2p *p2p, const struct kolo_gpu_message *l,
                               kolo_cuda_event event)
@@ -453,7 +214,7 @@ static kolo_status record(const struct kolo_gpu_p2p *p2p, const struct kolo_gpu_
     uint64_t done = 0;
     for (size_t i = 0; i < n; i++) {
         const struct kolo_gpu_message *l = &message[i];
-        const struct events *e = &p2p->events[l->rank];
+        const struct kolo_gpu_p2p_events *e = &p2p->events[l->rank];
         const bool needed = taken ? l->part == KOLO_GPU_MESSAGE_COPIES && l->apart : true;
         if (needed && !l->captured && (done >> l->rank & 1) == 0) {
             done |= UINT64_C(1) << l->rank;
@@ -475,10 +236,10 @@ static kolo_status add_copy(const struct kolo_gpu_p2p *p2p, struct kolo_stream_o
         KOLO_TRY(wait_event(p2p, l, p2p->events[other->rank].came));
     }
     KOLO_TRY(kolo_stream_ops_flush(ops));
-    if (bytes_of(from) > 0 && from->m.buf != to->m.buf) {
+    if (kolo_gpu_message_bytes(from) > 0 && from->m.buf != to->m.buf) {
         KOLO_TRY(KOLO_CUDA(p2p->gpu, "cuMemcpyDtoDAsync",
                            memcpy_dtod_async((uintptr_t)to->m.buf, (uintptr_t)from->m.buf,
-                                             bytes_of(from), l->stream)));
+                                             kolo_gpu_message_bytes(from), l->stream)));
     }
     if (l->apart && l->captured) {
         add_write(p2p, ops, l, GONE);
@@ -524,27 +285,17 @@ static void tell_posts(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *messag
         }
         if (!message[i].captured) {
             other->taker = message[i].rank;
-            other->state = st == KOLO_OK ? DONE : FAILED;
+            other->state = st == KOLO_OK ? KOLO_GPU_POST_DONE : KOLO_GPU_POST_FAILED;
         } else if (st == KOLO_OK) {
             free(other);
         } else { /* only kolo_gpu_p2p_release() may release its stream */
-            insert_post(p2p, other);
+            kolo_gpu_post_insert(p2p, other);
         }
     }
     pthread_cond_broadcast(&p2p->ended);
 }
 
 /* ---- waiting for the other ends ---- */
-
-static void drop_post(struct kolo_gpu_p2p *p2p, const struct kolo_gpu_p2p_post *post)
-{
-    for (struct kolo_gpu_p2p_post **at = &p2p->first; *at != NULL; at = &(*at)->next) {
-        if (*at == post) {
-            *at = post->next;
-            return;
-        }
-    }
-}
 
 static kolo_status say_late(const struct kolo_gpu_p2p *p2p, const struct kolo_gpu_message *l,
                             int timeout_ms)
@@ -566,19 +317,20 @@ static kolo_status await_ends(struct kolo_gpu_p2p *p2p, const struct kolo_gpu_me
     bool late = false;
     for (size_t i = 0; i < n; i++) {
         struct kolo_gpu_p2p_post *post = message[i].post;
-        while (post != NULL && (post->state == POSTED || post->state == TAKEN)) {
-            if (post->state == POSTED && (st != KOLO_OK || p2p->aborted || late)) {
+        while (post != NULL &&
+               (post->state == KOLO_GPU_POST_LISTED || post->state == KOLO_GPU_POST_TAKEN)) {
+            if (post->state == KOLO_GPU_POST_LISTED && (st != KOLO_OK || p2p->aborted || late)) {
                 st = st == KOLO_OK ? say_late(p2p, &message[i], timeout_ms) : st;
-                drop_post(p2p, post);
+                kolo_gpu_post_drop(p2p, post);
                 break;
             }
-            if (post->state == POSTED) {
+            if (post->state == KOLO_GPU_POST_LISTED) {
                 late = pthread_cond_timedwait(&p2p->ended, &p2p->lock, &end) == ETIMEDOUT;
             } else { /* that thread does not wait for this one */
                 pthread_cond_wait(&p2p->ended, &p2p->lock);
             }
         }
-        if (post != NULL && post->state == FAILED && st == KOLO_OK) {
+        if (post != NULL && post->state == KOLO_GPU_POST_FAILED && st == KOLO_OK) {
             kolo_error_set(p2p->text);
             st = KOLO_ERR_SYSTEM;
         }
@@ -606,7 +358,7 @@ kolo_status kolo_gpu_p2p_enqueue(struct kolo_gpu_p2p *p2p, struct kolo_gpu_messa
 {
     KOLO_TRY(record(p2p, message, n, false)); /* before another thread sees the posts */
     pthread_mutex_lock(&p2p->lock);
-    kolo_status st = match_all(p2p, message, n);
+    kolo_status st = kolo_gpu_p2p_match(p2p, message, n);
     pthread_mutex_unlock(&p2p->lock);
     KOLO_TRY(st);
     st = enqueue_all(p2p, message, n);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* How the members of a host come to their board, and leave it. */
-#ifndef KOLO_CORE_BOARD_JOIN_H
-#define KOLO_CORE_BOARD_JOIN_H
+#ifndef KOLO_CORE_LINK_BOARD_JOIN_H
+#define KOLO_CORE_LINK_BOARD_JOIN_H
 
 #include "core/comm.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* How the members of a host come to their board, and leave it. */
-#include "core/board/join.h"
+#include "core/link/board_join.h"
 
 #include "core/link/links.h"
 #include "memory/segment.h"
