@@ -12,6 +12,7 @@ for torch's rendezvous)
 import ctypes
 import os
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -98,6 +99,9 @@ class Vllm(Backend):
         torch.ops._C.shm_all_gather(self.handle, send, recv)
 
 
+STALE_S = 300
+
+
 class DeepSpeed(Backend):
     """DeepSpeed's all-reduce for inference, compiled as its ShareMemCommBuilder compiles it."""
     collectives, types = ("all_reduce",), (torch.float32, torch.float16, torch.bfloat16)
@@ -112,6 +116,9 @@ class DeepSpeed(Backend):
         source = os.path.join(peer, "deepspeed", "ops", "csrc", "cpu")
         os.environ.update(LOCAL_SIZE=str(nranks), MASTER_ADDR=f"{os.getppid()}", MASTER_PORT="")
         os.makedirs(os.path.join(peer, "kolo-compare"), exist_ok=True)
+        lock = os.path.join(peer, "kolo-compare", "lock")  # PyTorch waits for it for ever
+        if rank == 0 and os.path.exists(lock) and time.time() - os.path.getmtime(lock) > STALE_S:
+            os.unlink(lock)  # of a compilation that was killed
         for turn in range(nranks):  # the first compiles
             if turn == rank:
                 op = cpp_extension.load(
