@@ -3,7 +3,7 @@
  * named by their number in the first communicator, whatever their number in the present one.
  *
  * usage: gone WHAT [ARGUMENTS]     (gone_test.py says what each does) */
-#include <kolo/kolo.h>
+#include "sum.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -29,18 +29,6 @@ static int say(const char *what, kolo_status st, double since)
                  st == KOLO_OK ? "" : kolo_error_text());
     (void)fflush(stdout);
     return 0;
-}
-
-static kolo_status sum(struct kolo_comm *comm)
-{
-    const int n = kolo_comm_size(comm);
-    int32_t mine = kolo_comm_rank(comm) + 1, all = 0;
-    const kolo_status st = kolo_all_reduce(&mine, &all, 1, KOLO_INT32, KOLO_SUM, comm, NULL);
-    if (st == KOLO_OK && all != n * (n + 1) / 2) {
-        (void)printf("wrong sum %d of %d ranks\n", all, n);
-        exit(3);
-    }
-    return st;
 }
 
 /* ---- deaths and shrinks ---- */

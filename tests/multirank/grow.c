@@ -6,7 +6,7 @@
  * DIES_US: this rank kills itself so many microseconds after it has begun to grow; -1: never; 0: it
  * does not grow, and dies a little later.
  * ABORTS_US: another thread aborts the old communicator then. Rank 0 puts the id into FILE. */
-#include <kolo/kolo.h>
+#include "sum.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -32,18 +32,6 @@ static int say(const char *what, kolo_status st, double since)
                  st == KOLO_OK ? "" : kolo_error_text());
     (void)fflush(stdout);
     return 0;
-}
-
-static kolo_status sum(struct kolo_comm *comm)
-{
-    const int n = kolo_comm_size(comm);
-    int32_t mine = kolo_comm_rank(comm) + 1, all = 0;
-    const kolo_status st = kolo_all_reduce(&mine, &all, 1, KOLO_INT32, KOLO_SUM, comm, NULL);
-    if (st == KOLO_OK && all != n * (n + 1) / 2) {
-        (void)printf("wrong sum %d of %d ranks\n", all, n);
-        exit(3);
-    }
-    return st;
 }
 
 struct later {

@@ -7,7 +7,7 @@
  *   left     rank VICTIM dies once all between rank 0 and it have left; rank 0 waits for another one
  * Each survivor prints "STATUS RANK SIZE": how its call ended, and because of whom; the ranks that
  * are left after its shrink. */
-#include <kolo/kolo.h>
+#include "sum.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -16,18 +16,6 @@
 #include <unistd.h>
 
 enum { RANKS_MOST = 256, WAIT_US = 100 * 1000 };
-
-static kolo_status sum(struct kolo_comm *comm)
-{
-    const int n = kolo_comm_size(comm);
-    int32_t mine = kolo_comm_rank(comm) + 1, all = 0;
-    const kolo_status st = kolo_all_reduce(&mine, &all, 1, KOLO_INT32, KOLO_SUM, comm, NULL);
-    if (st == KOLO_OK && all != n * (n + 1) / 2) {
-        (void)printf("wrong sum %d of %d ranks\n", all, n);
-        exit(3);
-    }
-    return st;
-}
 
 static void say(struct kolo_comm *comm, kolo_status st, int left)
 {
