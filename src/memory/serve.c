@@ -252,7 +252,7 @@ static void *run_service(void *argument)
             }
         }
         while (clients.count > 0 && clients.deadline[0] < kolo_now_us()) {
-            serve_client(clients.poll[FIRST_CLIENT].fd); /* this process may have been stopped */
+            serve_client(clients.poll[FIRST_CLIENT].fd); /* asked while this process was stopped */
             remove_client(&clients, 0);
         }
         if (clients.poll[LISTENER].revents != 0) {

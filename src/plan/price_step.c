@@ -233,6 +233,7 @@ static void price_receive(struct kolo_pricer *p, const struct kolo_event *e, int
     const struct kolo_link_price link = link_price(p, e->step->peer, e->rank);
     const double bytes = slice_bytes(p, e->step->src);
     const int sent = moment_of(p, e->step->peer, e->other, e->tile);
+    p->newest[e->rank * p->plan->lanes + e->step->lane].sum_us_per_byte = link.sum_us_per_byte;
     double work_us = machine->step_us;
     const double arrives_us = p->arrival_us[e->message];
     const bool waits = way_of(p, e) != FROM_IN;
@@ -284,10 +285,8 @@ static void remember_step(struct kolo_pricer *p, const struct kolo_event *e)
     struct kolo_price_newest *newest = &p->newest[e->rank * p->plan->lanes + e->step->lane];
     const bool receives = e->message >= 0 && e->step->op != KOLO_SEND && way_of(p, e) != FROM_IN;
     const bool waited = newest->waited && newest->tile == e->tile && e->step->op != KOLO_SEND;
-    const double sum_us_per_byte =
-        receives ? link_price(p, e->step->peer, e->rank).sum_us_per_byte : newest->sum_us_per_byte;
     *newest = (struct kolo_price_newest){e->step, e->tile, receives || waited, newest->far_us,
-                                         sum_us_per_byte};
+                                         newest->sum_us_per_byte};
 }
 
 kolo_status kolo_price_step(void *ctx, const struct kolo_event *e)

@@ -264,7 +264,7 @@ static_assert(KOLO_MODEL_RANKS <= 64, "a bit a rank");
 
 /* A call's part of the links that the first call opens. Where many ranks share a core, that takes
  * seconds, so a plan with few peers is preferred unless many calls would repay the others' links.
- * Measured: 400 us a link with 512 ranks on 2 cores, where the kernel has the most to look through. */
+ * A link keeps a core for 100 us; with 512 ranks for 400, as the kernel has more to look through. */
 static double links_us(const struct kolo_model *model, double peers)
 {
     enum { LINK_US = 100, CALLS = 1000 };

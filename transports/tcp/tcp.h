@@ -181,11 +181,8 @@ struct kolo_tcp_socket {
     double rate, looked_us;
 };
 
-enum kolo_tcp_codes { /* KOLO_LOSSLESS */
-                      KOLO_TCP_CODES_NEVER,
-                      KOLO_TCP_CODES_ALWAYS,
-                      KOLO_TCP_CODES_BY_PRICE
-};
+/* KOLO_LOSSLESS */
+enum kolo_tcp_codes { KOLO_TCP_CODES_NEVER, KOLO_TCP_CODES_ALWAYS, KOLO_TCP_CODES_BY_PRICE };
 
 struct kolo_tcp_price { /* of coding floats of one length for one peer */
     double kept;        /* bytes that coding leaves of one; 0: not known */
