@@ -18,14 +18,14 @@ LIMIT_S = 40
 _jobs = itertools.count()
 
 
-def run(nranks, fault, timeout_ms=20000):
-    """Status and output of each rank of short_job, which looks at its results."""
+def run(nranks, fault, timeout_ms=20000, **more):
+    """Status and output of each rank of short_job, which looks at its results. `more` is of its environment."""
     name = f"wrapped-{os.getpid()}-{next(_jobs)}"
     ranks = [subprocess.Popen([SHORT_JOB, str(timeout_ms)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, env={**os.environ, "KOLO_PLUGIN": FAULT, "KOLO_TRANSPORT": "fault",
                                               "KOLO_FAULT": fault,
                                               "KOLO_RANK": str(rank), "KOLO_NRANKS": str(nranks),
-                                              "KOLO_JOB": name})
+                                              "KOLO_JOB": name, **more})
              for rank in range(nranks)]
     ends = []
     for process in ranks:
@@ -63,8 +63,8 @@ def test_kill():
 
 def test_drop():
     """What does not come is waited for until the time-out, which names a call and a rank."""
-    for number in (0, 3, 8):
-        ends = run(2, f"drop:1:{number}", timeout_ms=1500)
+    for number in (0, 3, 8):  # by doubling, an all-reduce is one message of each rank
+        ends = run(2, f"drop:1:{number}", timeout_ms=1500, KOLO_ALGO="allreduce:doubling")
         check(all(status == 1 for _, status in ends) and
               any(re.match(r"KOLO_ERR_TIMEOUT rank . waited 1500 ms in call \d+, .* for rank .[ ;]", text)
                   for text, _ in ends),
