@@ -214,18 +214,6 @@ kolo_status kolo_boot_listen_net(const struct kolo_meet *meet, int *out)
     return st < 0 && errno == EADDRINUSE ? KOLO_INPROGRESS : st;
 }
 
-/* Wait until a connection succeeds or fails. Returns its errno. */
-static int await_connection(int fd, int timeout_ms)
-{
-    struct pollfd wait = {fd, POLLOUT, 0};
-    int error = 0;
-    socklen_t len = sizeof error;
-    if (poll(&wait, 1, timeout_ms) <= 0) {
-        return ETIMEDOUT;
-    }
-    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) == 0 ? error : errno;
-}
-
 static kolo_status connect_net(const struct kolo_meet *meet, int timeout_ms, int *out)
 {
     char name[KOLO_INET_TEXT];
@@ -235,7 +223,7 @@ static kolo_status connect_net(const struct kolo_meet *meet, int timeout_ms, int
                          "digits, the same on all ranks");
     }
     const int fd = kolo_net_connect(&meet->place, NULL);
-    const int error = fd < 0 ? errno : await_connection(fd, timeout_ms);
+    const int error = fd < 0 ? errno : kolo_net_connected(fd, timeout_ms);
     if (error == 0) {
         kolo_net_options(fd, timeout_ms);
         *out = fd;

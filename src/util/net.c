@@ -9,6 +9,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -465,6 +466,32 @@ int kolo_net_connect(const struct kolo_inet *to, const struct kolo_interface *fr
         return fd;
     }
     return give_up(fd);
+}
+
+/* Nobody listens at the place, and the kernel chose the same port for this side: TCP connects the
+ * socket to itself (a simultaneous open). */
+static bool is_own_end(int fd)
+{
+    struct sockaddr_storage here, there;
+    struct kolo_inet own = {0}, other = {0};
+    socklen_t len = sizeof here, len_there = sizeof there;
+    return getsockname(fd, (struct sockaddr *)&here, &len) == 0 &&
+           getpeername(fd, (struct sockaddr *)&there, &len_there) == 0 &&
+           from_sockaddr((const struct sockaddr *)&here, &own) &&
+           from_sockaddr((const struct sockaddr *)&there, &other) &&
+           memcmp(&own, &other, sizeof own) == 0;
+}
+
+int kolo_net_connected(int fd, int wait_ms)
+{
+    struct pollfd answer = {.fd = fd, .events = POLLOUT};
+    int error = 0;
+    socklen_t len = sizeof error;
+    if (poll(&answer, 1, wait_ms) <= 0) {
+        return EINPROGRESS;
+    }
+    error = getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) == 0 ? error : errno;
+    return error == 0 && is_own_end(fd) ? ECONNREFUSED : error;
 }
 
 int kolo_net_accept(int listener)

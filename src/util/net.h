@@ -43,6 +43,9 @@ KOLO_CHECK kolo_status kolo_net_choose(bool one_host, const char *route_hint,
 KOLO_CHECK kolo_status kolo_net_listen(struct kolo_interface *at, int *out);
 /* A socket that begins to connect from `from` (NULL: from anywhere); -1 with errno. */
 int kolo_net_connect(const struct kolo_inet *to, const struct kolo_interface *from);
+/* How the connection that kolo_net_connect() began stands, after at most `wait_ms`: 0 if it is made,
+ * EINPROGRESS if there is no answer yet, else its error. */
+int kolo_net_connected(int fd, int wait_ms);
 /* Accept one connection; -1 with errno. */
 int kolo_net_accept(int listener);
 /* Set TCP_NODELAY, and detect the loss of the peer's host within `timeout_ms`. */

@@ -10,6 +10,7 @@ extern "C" {
 #include <atomic>
 #include <cerrno>
 #include <gtest/gtest.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <thread>
@@ -125,6 +126,32 @@ TEST(Doubt, AProcessThatIsSlowToEndIsDead)
 {
     Peer peer(0);
     EXPECT_EQ(ECONNRESET, peer.Settle(true, 1, 700));
+}
+
+// Where a listener closes while the handshake ends, Linux leaves a connection without another end.
+TEST(Doubt, AConnectionWithoutAnotherEndIsDeath)
+{
+    kolo_interface at = {};
+    int listener = -1, error = 0;
+    const int on = 1;
+    ASSERT_EQ(KOLO_OK, kolo_net_choose(true, nullptr, &at)) << kolo_error_text();
+    ASSERT_EQ(KOLO_OK, kolo_net_listen(&at, &listener)) << kolo_error_text();
+    kolo_doubt doubt = {};
+    kolo_doubt_begin(&doubt, &at.place, &at, true);
+    struct pollfd soon = {listener, POLLIN, 0};
+    ASSERT_EQ(1, poll(&soon, 1, 1000));
+    const int end = accept(listener, nullptr, nullptr);
+    const bool silent = setsockopt(end, IPPROTO_TCP, TCP_REPAIR, &on, sizeof on) == 0;
+    close(end);
+    close(listener);
+    while ((error = kolo_doubt_step(&doubt)) == 0) {
+        usleep(200);
+    }
+    kolo_doubt_end(&doubt);
+    if (!silent) {
+        GTEST_SKIP() << "a socket ends without a word (TCP_REPAIR) by CAP_NET_ADMIN only";
+    }
+    EXPECT_EQ(ECONNRESET, error);
 }
 
 TEST(Doubt, AListenerThatKeepsNobodyProvesNothing)

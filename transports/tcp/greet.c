@@ -92,10 +92,14 @@ static void try_again(struct kolo_tcp_socket *s)
 
 static void step_connecting(struct kolo_tcp_socket *s)
 {
-    if (kolo_net_say(s->fd, &s->hello, sizeof s->hello)) {
+    int error = kolo_net_connected(s->fd, 0);
+    if (error == 0 && kolo_net_say(s->fd, &s->hello, sizeof s->hello)) {
         kolo_tcp_socket_enter(s, KOLO_TCP_GREETING);
-    } else if (errno != EAGAIN && errno != ENOTCONN && errno != EINTR) {
-        fail_connecting(s->link, errno);
+        return;
+    }
+    error = error == 0 ? errno : error;
+    if (error != EINPROGRESS && error != EAGAIN && error != EINTR) {
+        fail_connecting(s->link, error);
     }
 }
 

@@ -85,10 +85,14 @@ void kolo_verbs_control_begin(struct kolo_link *link)
 static void step_hello(struct kolo_link *link)
 {
     struct kolo_verbs_stream *s = &link->out;
-    if (kolo_net_say(s->fd, &link->hello, sizeof link->hello)) {
+    int error = kolo_net_connected(s->fd, 0);
+    if (error == 0 && kolo_net_say(s->fd, &link->hello, sizeof link->hello)) {
         s->got = 0;
-    } else if (errno != EAGAIN && errno != ENOTCONN && errno != EINTR) {
-        kolo_verbs_fail(link, "cannot be connected to", errno, errno == ECONNREFUSED);
+        return;
+    }
+    error = error == 0 ? errno : error;
+    if (error != EINPROGRESS && error != EAGAIN && error != EINTR) {
+        kolo_verbs_fail(link, "cannot be connected to", error, error == ECONNREFUSED);
     }
 }
 

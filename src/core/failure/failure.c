@@ -96,6 +96,10 @@ void kolo_failure_peer_text(void *comm, int rank, const char *text)
 void kolo_failure_peer_lost(void *comm, int rank, const char *what, int error)
 {
     struct kolo_comm *c = comm;
+    if (error == ENOLINK && atomic_load(&c->member[rank].lost)) {
+        what = "closed its connection"; /* its process has ended, as the watchdog knows */
+        error = ECONNRESET;
+    }
     KOLO_LOG(INFO, NET, "comm %p rank %d: rank %d %s%s%s", comm, c->ranks.rank, rank, what,
              error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
     if (error == 0 || error == ECONNRESET || error == EPIPE || error == ECONNREFUSED) {

@@ -27,24 +27,12 @@ static void take_answer(struct kolo_comm *c, int q, int error)
     }
 }
 
-/* The error of a connection, or 0. EINPROGRESS: it has no answer yet. */
-static int error_of(int fd)
-{
-    struct pollfd one = {.fd = fd, .events = POLLOUT};
-    int error = 0;
-    socklen_t len = sizeof error;
-    if (poll(&one, 1, 0) <= 0) {
-        return EINPROGRESS;
-    }
-    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) == 0 ? error : errno;
-}
-
 static void take_answers(struct kolo_probe *probe, struct kolo_comm *c, double now_us)
 {
     int kept = 0;
     for (int i = 0; i < probe->ntries; i++) {
         const struct kolo_probe_try t = probe->tries[i];
-        const int error = error_of(t.fd);
+        const int error = kolo_net_connected(t.fd, 0);
         if (error == EINPROGRESS && now_us - t.since_us < ANSWER_US) {
             probe->tries[kept++] = t;
         } else {
