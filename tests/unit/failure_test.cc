@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 /* core/failure/failure.h, which is C. */
 extern "C" {
@@ -15,6 +16,7 @@ bool kolo_failure_learn(kolo_comm *comm);
 kolo_status kolo_failure_end(kolo_comm *comm, kolo_status status, int rank);
 int kolo_gone_find(const kolo_comm *comm, const int *ranks, int n);
 void kolo_gone_note(kolo_comm *comm, int rank);
+bool failure_note_fate(kolo_comm *comm, int rank); // failure_fate.c
 }
 
 namespace
@@ -70,6 +72,35 @@ TEST_F(Failure, ListsARankWhoseConnectionSaidGoodBye)
     ASSERT_EQ(KOLO_OK, kolo_comm_failed_ranks(comm[0], ranks, kRanks, &count));
     ASSERT_EQ(1, count);
     EXPECT_EQ(3, ranks[0]);
+}
+
+/* A transport took the end of a connection for that of the connection alone. */
+TEST_F(Failure, NamesARankWhoseProcessHasEndedAsDead)
+{
+    kolo_failure failure = {};
+    failure.size = sizeof failure;
+    kolo_gone_note(comm[0], 2);
+    kolo_failure_peer_lost(comm[0], 2, "lost its connection, and lives", ENOLINK);
+    EXPECT_TRUE(kolo_failure_learn(comm[0]));
+    EXPECT_EQ(KOLO_OK, kolo_comm_failure(comm[0], &failure));
+    EXPECT_EQ(KOLO_ERR_PEER, failure.status) << failure.text;
+    EXPECT_EQ(2, failure.rank) << failure.text;
+}
+
+/* Whoever watched the process may have died before it wrote a verdict. */
+TEST_F(Failure, LearnsOfAProcessThatHasEndedFromTheBoard)
+{
+    kolo_failure failure = {};
+    failure.size = sizeof failure;
+    if (!failure_note_fate(comm[0], 2)) {
+        GTEST_SKIP() << "the ranks have no board";
+    }
+    for (int ms = 0; ms < 10000 && kolo_comm_error(comm[1]) == KOLO_OK; ms++) {
+        usleep(1000);
+    }
+    EXPECT_EQ(KOLO_OK, kolo_comm_failure(comm[1], &failure));
+    EXPECT_EQ(KOLO_ERR_PEER, failure.status) << failure.text;
+    EXPECT_EQ(2, failure.rank) << failure.text;
 }
 
 /* The others were told of the verdict, and name that rank. */
