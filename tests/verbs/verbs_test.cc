@@ -282,6 +282,26 @@ TEST_F(VerbsFaults, ALinkThatNoRailCarriesEndsWithTheNamesOfRankDeviceAndPort)
     EXPECT_NE(std::string::npos, text.find("transport retry counter exceeded")) << text;
 }
 
+TEST_F(VerbsFaults, ALinkThatEndsAtOneEndIsNoDeathAtTheOther)
+{
+    World::timeout_ms = 300;
+    World world(Verbs(), 2);
+    Exchange(world, 1, 5);
+    fake_verbs_port(0, 0);
+    fake_verbs_port(1, 0);
+    Bytes big(100000);
+    kolo_req send;
+    ASSERT_EQ(KOLO_OK, world.Send(0, 1, 0, Flat(big.data(), big.size()), send));
+    ASSERT_TRUE(world.Finish({&send}));
+    kolo_req late[2];
+    char byte = 1;
+    for (int rank = 0; rank < 2; rank++) { /* each hears what the other has said last */
+        const kolo_status st = world.Recv(rank, 1 - rank, 0, Flat(&byte, 1), late[rank]);
+        EXPECT_TRUE(st != KOLO_OK || world.Finish({&late[rank]}));
+        EXPECT_TRUE(world.At(rank).lost.empty()) << "rank " << rank << ": " << kolo_error_text();
+    }
+}
+
 TEST_F(VerbsFaults, RailsThatAreApartAreNotMixed)
 {
     Rule([](auto &rules) {

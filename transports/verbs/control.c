@@ -126,7 +126,7 @@ static void step_up(struct kolo_link *link)
         drop_stream(link, s);
         s->since_us = kolo_now_us();
     }
-    if (s->fd < 0 && !link->base.bye &&
+    if (s->fd < 0 && !link->base.bye && !kolo_doubt_is_open(&link->doubt) &&
         (link->in.fd < 0 || kolo_now_us() - s->since_us > SILENT_US)) {
         kolo_verbs_fail(link, "closed its connection", 0, true);
     }

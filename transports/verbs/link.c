@@ -21,6 +21,7 @@ void kolo_verbs_fail(struct kolo_link *link, const char *what, int error, bool g
     const struct kolo_env *env = &link->ep->env;
     if (kolo_carrier_fail(&link->base, &link->address.place, what, error)) {
         KOLO_LOG(INFO, NET, "NET/IB : %s", link->base.text);
+        link->complains = !gone;
         if (gone && env->on_peer_lost != NULL) {
             env->on_peer_lost(env->owner, link->base.peer.rank, what, error);
         }

@@ -206,6 +206,9 @@ static void end_link(struct kolo_link *link, kolo_status why)
     if (why == KOLO_OK && link->base.pending > 0) { /* the text for the owner of the requests */
         (void)kolo_fail(link->base.failed, "%s", link->base.text);
     }
+    if (link->complains) {
+        kolo_verbs_complain(link);
+    }
     if (kolo_verbs_is_ours(link->ep)) {
         kolo_verbs_lanes_stop(link);
     }

@@ -3,6 +3,8 @@
  * side. */
 #include "transports/verbs/verbs.h"
 
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { LINGER_MS = 2000, NAP_US = 20 };
@@ -78,15 +80,31 @@ static void finish_sending(struct kolo_link *link)
     }
 }
 
-static void say_reason(struct kolo_link *link)
+static void say_text(struct kolo_link *link, const char text[KOLO_REASON_TEXT], size_t len)
 {
-    char text[KOLO_REASON_TEXT];
-    const size_t len = kolo_carriers_reason_text(&link->ep->all, text);
     for (uint32_t i = 0; i * KOLO_VERBS_TEXT_PART < len; i++) {
         struct kolo_verbs_word word = {.kind = KOLO_VERBS_TEXT, .epoch = i};
         memcpy((char *)&word + offsetof(struct kolo_verbs_word, value),
                text + (size_t)i * KOLO_VERBS_TEXT_PART, KOLO_VERBS_TEXT_PART);
         kolo_verbs_control_say(link, &word);
+    }
+}
+
+static void say_abort(struct kolo_link *link, kolo_status why)
+{
+    const struct kolo_verbs_word word = {.kind = KOLO_VERBS_ABORT,
+                                         .reason = kolo_carriers_reason(&link->ep->all, why)};
+    kolo_verbs_control_say(link, &word);
+}
+
+void kolo_verbs_complain(struct kolo_link *link)
+{
+    char text[KOLO_REASON_TEXT] = {0};
+    link->complains = false;
+    if (link->out.up && link->out.fd >= 0 && kolo_verbs_is_ours(link->ep)) {
+        (void)snprintf(text, sizeof text, "%s", link->base.text);
+        say_text(link, text, strlen(text));
+        say_abort(link, KOLO_ERR_LINK);
     }
 }
 
@@ -98,10 +116,9 @@ void kolo_verbs_give_up(struct kolo_link *link, kolo_status why)
         kolo_verbs_control_end(link);
     }
     if (!link->base.self && kolo_carriers_have_failed(&link->ep->all)) {
-        say_reason(link);
-        const struct kolo_verbs_word word = {.kind = KOLO_VERBS_ABORT,
-                                             .reason = kolo_carriers_reason(&link->ep->all, why)};
-        kolo_verbs_control_say(link, &word);
+        char text[KOLO_REASON_TEXT];
+        say_text(link, text, kolo_carriers_reason_text(&link->ep->all, text));
+        say_abort(link, why);
     } else if (!link->base.self && link->out.up && link->out.fd >= 0) {
         finish_sending(link);
     }
