@@ -39,8 +39,10 @@ def make_parser() -> argparse.ArgumentParser:
     beside = "run these ways one after the other: all, or names with commas; a table, and --plot draws all of them"
     job.add_argument("--compare", metavar="WAYS", help=beside)
     job.add_argument("-n", "--ranks", type=_positive, help="ranks to start on this machine (2; 1 for single)")
-    elastic = "go on without ranks that die, and take others in; for dp and ddp, by kolo run --elastic"
+    elastic = "go on without ranks that die, and take others in; for dp and ddp, by kolo run --elastic or torchrun"
     job.add_argument("--elastic", type=_range, metavar="MIN:MAX", help=elastic)
+    checkpoint = "for elastic: keep the state there each second, and go on from it if no rank is left"
+    job.add_argument("--checkpoint", type=Path, metavar="FILE", help=checkpoint)
     _offer(job, "--backend", choices=("kolo", "gloo", "nccl"))
     codec = "for kolo: how float32 travels in all-reduces, all-gathers and reduce-scatters, where that is faster"
     _offer(job, "--codec", codec, choices=("none", "int8", "int4", "fp8", "bf16"))

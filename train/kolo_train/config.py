@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 WAYS = {
     "single": "one rank: what all others are compared with",
@@ -86,6 +87,7 @@ class Config:
     seed: int = 1
     check: bool = False
     elastic: tuple[int, int] | None = None
+    checkpoint: Path | None = None
     predict: str = ""
 
     def validate(self, ranks: int) -> None:
@@ -123,6 +125,8 @@ class Config:
     def _validate_elastic(self) -> None:
         """Raises UsageError where a rank that comes could not go on with what another one has."""
         if self.elastic is None:
+            if self.checkpoint is not None:
+                raise UsageError("--checkpoint is for --elastic: others end with their ranks")
             return
         if self.parallel not in ELASTIC:
             ways = " or ".join(ELASTIC)

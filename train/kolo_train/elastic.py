@@ -4,6 +4,8 @@
 A step counts when the ranks that live have agreed that all their parts went well. If a rank dies, the
 others shrink their group and make the step again, its samples divided anew. At the border of a step the
 group takes in who waits; model, optimizer and place in the data come from rank 0, which has them.
+With --checkpoint, rank 0 also writes them to a file, for the case that no rank is left, as after each
+death under torchrun.
 The samples of step k are the same for any number of ranks, so the losses are, too, but for rounding.
 """
 
@@ -11,9 +13,11 @@ from __future__ import annotations
 
 import gc
 import io
+import os
 import time
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,6 +30,7 @@ from kolo_train.config import Config, UsageError
 from kolo_train.job import Job, leave, share_cores
 from kolo_train.models import loss_of
 from kolo_train.progress import Progress
+from kolo_train.restarted import RestartedMembers, is_under_torchrun
 from kolo_train.train import TIMED_WARMUP, Report
 from kolo_train.ways import make_way
 
@@ -34,6 +39,13 @@ GATHER_S = 60.0
 
 TRIES = 20
 """How often a step may fail; each death is one."""
+
+CHECKPOINT_S = 1.0
+"""How old a checkpoint is before the next one is written. The steps since are lost with the last rank."""
+
+SAME = ("model", "layers", "width", "heads", "context", "experts", "top_k", "capacity", "batch", "seed", "lr")
+SAME += ("optimizer", "momentum", "precision", "parallel")
+"""The options of which a checkpoint is."""
 
 
 @dataclass
@@ -47,6 +59,7 @@ class Told:
     seconds: list[float] = field(default_factory=list)  # of steps that nothing disturbed
     gaps: list[float] = field(default_factory=list)  # of steps that a death made twice, the first try included
     lost: int = 0
+    resumed: int = 0  # from a checkpoint
     taken_in: int = 0
     seconds_to_take_in: list[float] = field(default_factory=list)
 
@@ -54,13 +67,14 @@ class Told:
 class Trainer:
     """One rank of the job."""
 
-    def __init__(self, config: Config, members: Members) -> None:
+    def __init__(self, config: Config, members: Members | RestartedMembers) -> None:
         self.config, self.members, self.told = config, members, Told()
         self.way = make_way(config, self._job())
         self.data = self.way.data
         self.seen = torch.zeros(self.data.samples)  # how often each sample of the epoch was trained
         self.current = True  # no member lacks the state
         self.order, self.order_of = torch.empty(0, dtype=torch.int64), -1  # of the samples, in which epoch
+        self.saved_at = time.monotonic()
 
     def _job(self) -> Job:
         return Job(self.members.rank, self.members.size, torch.device("cpu"))
@@ -154,6 +168,8 @@ class Trainer:
         """Become a member. False: the job has finished."""
         if not self.members.enter():
             return False
+        if self.members.rank == 0:
+            self._resume()
         if self.members.size == 1:  # this rank has founded the group
             deadline = time.monotonic() + GATHER_S
             while len(self.members.waiting()) < self.members.most - 1 and time.monotonic() < deadline:
@@ -214,6 +230,41 @@ class Trainer:
         self.told = Told(**state["told"])
         self.seen = state["seen"]
 
+    # ---- the file
+
+    def _resume(self) -> None:
+        """Go on from the checkpoint, if there is one. Raises UsageError where it is of other options."""
+        path = self.config.checkpoint
+        if path is None or not path.exists():
+            return
+        try:
+            state = torch.load(path, weights_only=True)
+            of = state["of"]
+        except Exception as error:
+            raise UsageError(f"--checkpoint {path} cannot be read: {error}") from error
+        for name in SAME:
+            mine = getattr(self.config, name)
+            if of.get(name) != mine:
+                raise UsageError(f"--checkpoint {path} is of --{name.replace('_', '-')} {of.get(name)}, not {mine}")
+        self._load(state)
+        self.told.resumed += 1
+
+    def save(self, path: Path) -> None:
+        """Write the checkpoint: all of it, or the one before stays."""
+        part = path.with_name(f"{path.name}.part")
+        with part.open("wb") as file:
+            torch.save({**self._state(), "of": {name: getattr(self.config, name) for name in SAME}}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+        self.saved_at = time.monotonic()
+
+    def _save_if_due(self) -> None:
+        path, told = self.config.checkpoint, self.told
+        if path is not None and self.members.rank == 0:
+            if told.number == self.config.steps or time.monotonic() > self.saved_at + CHECKPOINT_S:
+                self.save(path)
+
     # ---- the whole
 
     def train(self, quiet: bool) -> None:
@@ -225,6 +276,7 @@ class Trainer:
                     self.follow(self.members.agree(True))
                     continue
                 self.step()
+                self._save_if_due()
                 progress.show = self.members.rank == 0 and not quiet
                 progress.update(self.told.number, self.told.losses[-1], None)
 
@@ -249,32 +301,25 @@ class Trainer:
         told = self.told
         gap = f"; a step through a death took {max(told.gaps) * 1e3:.0f} ms at most" if told.gaps else ""
         entry = f", in {max(told.seconds_to_take_in) * 1e3:.0f} ms at most" if told.seconds_to_take_in else ""
+        resumed = f"; {told.resumed} times resumed from {self.config.checkpoint}" if told.resumed else ""
         return [
-            f"elastic: {told.lost} ranks lost, {told.taken_in} taken in{entry}{gap}",
+            f"elastic: {told.lost} ranks lost, {told.taken_in} taken in{entry}{gap}{resumed}",
             f"data: {told.epoch} whole epochs of {self.data.samples} samples, each sample exactly once in each",
         ]
 
 
 def run_elastic(config: Config, quiet: bool = False) -> Report | None:
-    """Train as a rank of `kolo run --elastic`. The report on rank 0, else None.
+    """Train as a rank of `kolo run --elastic`, or of torchrun. The report on rank 0, else None.
 
     Raises UsageError where the job is not elastic, or the options do not fit.
     """
     assert config.elastic is not None
     config.validate(config.elastic[1])
-    timeout = timedelta(seconds=30)
     try:
-        members = Members.of_job(Options(timeout, codec=config.codec), timeout)
-    except RuntimeError as error:
-        raise UsageError(f"--elastic: {error}") from error
-    if (members.least, members.most) != config.elastic:
-        raise UsageError(
-            f"--elastic {config.elastic[0]}:{config.elastic[1]}: kolo run has {members.least}:{members.most}"
-        )
-    share_cores(members.most)
-    gc.collect()
-    gc.freeze()  # a change of the group collects: what was imported need not be searched for that
-    try:
+        members = RestartedMembers(config) if is_under_torchrun() else _members_of_job(config)
+        share_cores(members.most)
+        gc.collect()
+        gc.freeze()  # a change of the group collects: what was imported need not be searched for that
         trainer = Trainer(config, members)
         if not trainer.enter():
             return None
@@ -285,6 +330,20 @@ def run_elastic(config: Config, quiet: bool = False) -> Report | None:
         return None
     finally:
         leave()
+
+
+def _members_of_job(config: Config) -> Members:
+    timeout = timedelta(seconds=30)
+    try:
+        members = Members.of_job(Options(timeout, codec=config.codec), timeout)
+    except RuntimeError as error:
+        raise UsageError(f"--elastic: {error}") from error
+    if (members.least, members.most) != config.elastic:
+        assert config.elastic is not None
+        raise UsageError(
+            f"--elastic {config.elastic[0]}:{config.elastic[1]}: kolo run has {members.least}:{members.most}"
+        )
+    return members
 
 
 def _only_kolo(error: RuntimeError) -> None:
