@@ -7,7 +7,7 @@ usage: mpi4py_suite.py KOLO [options]
   -n N,...        numbers of ranks (2)
   -i REGEX        files of tests (all)
   -x PATTERN      tests that are left out; may be given again
-  --limit S       seconds of a run, after which it counts as hung (1200)
+  --limit S       seconds of a file of tests, after which it counts as hung (300); the next run begins behind it
   --only WHICH    "with" or "without" kolo: no comparison
   --tap           print the results as TAP
 
@@ -22,6 +22,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -145,45 +146,119 @@ def count_calls(folder):
     return calls
 
 
-def wait(job, limit_s):
-    """A sentence if the job did not come to its end. None of its processes is left."""
+def file_of(test):
+    return re.search(r"\btest_\w+", test)[0]
+
+
+def current_file(folder, ranks, files):
+    """The first file of tests in which a rank is, or None before the first test of all."""
+    at = []
+    for rank in range(ranks):
+        try:
+            with open(os.path.join(folder, f"rank.{rank}"), "rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - 1000))
+                at.append(file_of(file.read().decode().splitlines()[-1]))
+        except (OSError, IndexError):
+            return None
+    return min(at, key=files.index)
+
+
+def end(job):
+    """None of the job's processes is left."""
+    job.terminate()  # the launcher ends ranks in process groups of their own
     try:
-        job.wait(limit_s)
-        return "" if job.returncode in (0, 1) else f"ended with status {job.returncode}"
+        job.wait(10)
     except subprocess.TimeoutExpired:
-        return f"hung: no end after {limit_s} s"
+        pass
+    try:
+        os.killpg(job.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    job.wait()
+
+
+def wait(job, limit_s, current):
+    """A sentence if the job did not come to its end: it ended, or current() stayed the same for the limit."""
+    file, since = None, time.monotonic()
+    try:
+        while job.poll() is None:
+            now = current()
+            if now != file:
+                file, since = now, time.monotonic()
+            if time.monotonic() - since > limit_s:
+                return f"hung: no end after {limit_s:g} s"
+            time.sleep(0.2)
+        return "" if job.returncode in (0, 1) else f"ended with status {job.returncode}"
     finally:
-        job.terminate()  # the launcher ends ranks in process groups of their own
-        try:
-            job.wait(10)
-        except subprocess.TimeoutExpired:
-            pass
-        try:
-            os.killpg(job.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        job.wait()
+        end(job)
 
 
-def run(mpi, ranks, options, kolo):
-    """How the tests ended, the calls, and a sentence if the run did not come to its end."""
+class Outcome:
+    def __init__(self):
+        self.ended = {}  # (test, rank): how it ended
+        self.calls = collections.Counter()  # (call, where): number
+        self.trouble = {}  # file of tests: a sentence, if the run did not come to the end of it
+        self.tails = []
+
+    def summary(self):
+        count = collections.Counter(self.ended.values())
+        text = ", ".join(f"{count[how]} {how}" for how in ("passed", "failed", "skipped", "open") if count[how])
+        return "; ".join([text, *(f"{file} {how}" for file, how in self.trouble.items())])
+
+    def lines(self, name):
+        yield f"{name} kolo, tests of all ranks: {self.summary()}"
+        for test, rank in sorted(key for key, how in self.ended.items() if how == "open"):
+            yield f"  rank {rank} was in {test}"
+        for line in self.tails:
+            yield "  " + line
+        for (call, where), number in sorted(self.calls.items()):
+            yield f"  {number:8} {call} -> {where}"
+        if self.calls:
+            to_kolo = sum(number for (_, where), number in self.calls.items() if where == "kolo")
+            yield f"  {to_kolo} calls to kolo, {self.calls.total() - to_kolo} to MPI"
+
+
+def run_files(mpi, ranks, options, kolo, files, outcome):
+    """The files that are left: those behind the one in which the run was cut off."""
     with tempfile.TemporaryDirectory(prefix="mpi4py-suite-") as folder:
         command, env = start(mpi, ranks, kolo)
         env |= {"KOLO_DEBUG": "INFO", "KOLO_DEBUG_FILE": folder + "/log.%p", "KOLO_TUNE_FILE": "none"}
-        args = [*(["-i", options.include] if options.include else []),
-                *(arg for pattern in options.exclude for arg in ("-x", pattern))]
+        args = ["-i", rf"^({'|'.join(files)})\.py$", *(arg for pattern in options.exclude for arg in ("-x", pattern))]
         with open(folder + "/out", "w+", encoding="utf-8", errors="replace") as out:
             job = subprocess.Popen([*command, __file__, "--rank", folder, *args], env=env, stdout=out,
                                    stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
-            trouble = wait(job, options.limit)
+            trouble = wait(job, options.limit, lambda: current_file(folder, ranks, files))
             out.seek(0)
-            tail = out.read().splitlines()[-8:] if trouble else []
-        return read(folder, ranks), count_calls(folder), trouble, tail
+            outcome.tails += out.read().splitlines()[-8:] if trouble else []
+        outcome.calls += count_calls(folder)
+        ended = read(folder, ranks)
+        last = current_file(folder, ranks, files) if trouble else None
+        if trouble:
+            outcome.trouble[last or files[0]] = trouble
+        left = files[files.index(last) + 1:] if last else []
+        outcome.ended |= {key: how for key, how in ended.items() if file_of(key[0]) not in left}
+        return left
 
 
-def summary(ended):
-    count = collections.Counter(ended.values())
-    return ", ".join(f"{count[how]} {how}" for how in ("passed", "failed", "skipped", "open") if count[how])
+def run(mpi, ranks, options, kolo):
+    """A file that is cut off costs only itself: the next run begins behind it."""
+    files = sorted(os.path.basename(path)[:-3] for path in glob.glob(TESTS + "/test_*.py"))
+    files = [file for file in files if re.search(options.include or "", file + ".py")]
+    outcome = Outcome()
+    while files:
+        files = run_files(mpi, ranks, options, kolo, files, outcome)
+    return outcome
+
+
+def differences(without, over):
+    """Tests that did not end alike. A file that was cut off without kolo tells only of the tests that ended."""
+    for key in sorted(without.ended.keys() | over.ended.keys()):
+        ways = [outcome.ended.get(key) for outcome in (without, over)]
+        cut_off = file_of(key[0]) in without.trouble and any(how in (None, "open") for how in ways)
+        if ways[0] != ways[1] and not cut_off:
+            yield f"{key[0]} on rank {key[1]}: {ways[0]} without kolo, {ways[1]} with it"
+    for file in over.trouble.keys() - without.trouble.keys():
+        yield f"{file} {over.trouble[file]} with kolo only"
 
 
 def compare(mpi, ranks, options):
@@ -192,26 +267,16 @@ def compare(mpi, ranks, options):
     lines, runs = [], {}
     for name, kolo in (("without", None), ("with", options.kolo)):
         if options.only in (None, name):
-            ended, calls, trouble, tail = runs[name] = run(mpi, ranks, options, kolo)
-            lines.append(f"{name} kolo, tests of all ranks: {summary(ended)}{'; ' + trouble if trouble else ''}")
-            for (test, rank) in sorted(key for key, how in ended.items() if how == "open"):
-                lines.append(f"  rank {rank} was in {test}")
-            lines += ["  " + line for line in tail]
-            for (call, where), number in sorted(calls.items()):
-                lines.append(f"  {number:8} {call} -> {where}")
+            runs[name] = run(mpi, ranks, options, kolo)
+            lines += runs[name].lines(name)
     if options.only:
-        ended, _, trouble, _ = runs[options.only]
-        return bool(ended) and not trouble, lines
-    (before, _, old_trouble, _), (after, calls, trouble, _) = runs["without"], runs["with"]
-    # A run without kolo that was cut off tells nothing of the tests behind, nor does its partner then.
-    keys = {key for key in before.keys() | after.keys()
-            if not old_trouble or before.get(key, "open") != "open" and (not trouble or after.get(key, "open") != "open")}
-    for key in sorted(keys):
-        if before.get(key) != after.get(key):
-            lines.append(f"{key[0]} on rank {key[1]}: {before.get(key)} without kolo, {after.get(key)} with it")
-    alike = all(before.get(key) == after.get(key) for key in keys) and (not trouble or bool(old_trouble))
-    used = ranks == 1 or bool(trouble) or any(where == "kolo" for _, where in calls)
-    return alike and used and bool(keys), lines
+        return bool(runs[options.only].ended) and not runs[options.only].trouble, lines
+    without, over = runs["without"], runs["with"]
+    lines += [f"{test} on rank {rank} failed in both" for (test, rank), how in sorted(without.ended.items())
+              if how == over.ended.get((test, rank)) == "failed"]
+    different = list(differences(without, over))
+    used = ranks == 1 or bool(over.trouble) or any(where == "kolo" for _, where in over.calls)
+    return not different and used and bool(over.ended), lines + different
 
 
 def main():
@@ -223,7 +288,7 @@ def main():
     parser.add_argument("-n", dest="ranks", default="2")
     parser.add_argument("-i", dest="include")
     parser.add_argument("-x", dest="exclude", action="append", default=[])
-    parser.add_argument("--limit", type=float, default=1200)
+    parser.add_argument("--limit", type=float, default=300)
     parser.add_argument("--only", choices=("with", "without"))
     parser.add_argument("--tap", action="store_true")
     options = parser.parse_args()
