@@ -47,7 +47,9 @@ def end(job):
 
 
 def start(command):
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    """torchrun leaves a folder of logs where temporary files are."""
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                            env={**os.environ, "TMPDIR": str(FIGURES.parent)})
 
 
 def alone(steps, checkpoint=None, *words):
@@ -68,7 +70,6 @@ def wait_for(path):
 
 with tempfile.TemporaryDirectory(prefix="kolo-train-test-") as folder:
     FIGURES, KEPT = Path(folder) / "figures.json", Path(folder) / "kept"
-    whole, losses, status = [], [], None
     job = start(elastic([*TORCHRUN, "--nproc-per-node", "2"], 2, STEPS, KEPT))
     wait_for(KEPT)
     victim = last_rank_of(job.pid)
