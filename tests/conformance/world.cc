@@ -266,9 +266,23 @@ std::vector<unsigned char> Pattern(size_t bytes, unsigned seed)
     return pattern;
 }
 
+/* pthread_join() returns a moment before the thread leaves /proc: until none has left for 20 ms, for
+ * a second at most. */
+static int CountThreads()
+{
+    int threads = CountEntries("/proc/self/task");
+    for (int steady = 0, tries = 0; threads > 1 && steady < 4 && tries < 200; tries++) {
+        usleep(5000);
+        const int now = CountEntries("/proc/self/task");
+        steady = now == threads ? steady + 1 : 0;
+        threads = now;
+    }
+    return threads;
+}
+
 Holdings Count()
 {
-    Holdings holdings{CountEntries("/proc/self/fd"), 0, CountEntries("/proc/self/task")};
+    Holdings holdings{CountEntries("/proc/self/fd"), 0, CountThreads()};
     std::ifstream maps("/proc/self/maps");
     for (std::string line; std::getline(maps, line);) {
         holdings.mappings += line.find("/memfd:") != std::string::npos ? 1 : 0;

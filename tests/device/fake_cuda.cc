@@ -890,8 +890,9 @@ static int Allocate(kolo_cuda_address *at, size_t bytes, bool managed)
             return KOLO_CUDA_OUT_OF_MEMORY;
         }
         memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, made.fd, 0);
-    } else {
-        memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    } else { // managed memory has pages of its own, as dma-bufs are of whole pages
+        const size_t unit = managed ? static_cast<size_t>(sysconf(_SC_PAGESIZE)) : 256;
+        memory = aligned_alloc(unit, (bytes + unit - 1) / unit * unit);
     }
     std::lock_guard<std::mutex> hold(lock);
     made.id = ++ids;

@@ -157,6 +157,9 @@ class Direct : public testing::Test
         const fake_verbs_counts left = fake_verbs_count();
         EXPECT_EQ(0, left.contexts + left.pds + left.cqs + left.qps + left.mrs + left.channels);
         EXPECT_EQ(live_, Find<size_t()>("FakeCudaLive")());
+        for (int ms = 0; ms < 2000 && Descriptors() != descriptors_; ms++) {
+            usleep(1000); /* a thread that was ended may still close its own */
+        }
         EXPECT_EQ(descriptors_, Descriptors());
     }
     static void Rule(const std::function<void(fake_verbs_rules &)> &change)
