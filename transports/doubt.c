@@ -43,8 +43,9 @@ static int hear_answer(struct kolo_doubt *d)
     }
     d->answered_us = kolo_now_us();
     d->refused = error == ECONNREFUSED || error == ECONNRESET;
-    /* Where the listener closes while the handshake ends, Linux leaves this side with a connection
-     * that nobody has at the other end. A byte, of no meaning to a listener, is reset there. */
+    /* Where the listener closes while the handshake ends, Linux leaves this side a connection that
+     * has no other end. The kernel answers a byte with a reset there. A listener that lives takes
+     * the byte for the first one of a greeting that never ends. */
     if (error == 0) {
         (void)kolo_net_say(d->own.fd, "", 1);
     }

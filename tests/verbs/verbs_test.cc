@@ -259,13 +259,19 @@ TEST_F(VerbsFaults, ADeadRailLeavesItsTrafficToTheOthersAndComesBack)
     Exchange(world, 4, 40);
 }
 
+/* Use the link, then take both of its rails away. */
+void CutOff(World &world)
+{
+    Exchange(world, 1, 5);
+    fake_verbs_port(0, 0);
+    fake_verbs_port(1, 0);
+}
+
 TEST_F(VerbsFaults, ALinkThatNoRailCarriesEndsWithTheNamesOfRankDeviceAndPort)
 {
     World::timeout_ms = 300;
     World world(Verbs(), 2);
-    Exchange(world, 1, 5);
-    fake_verbs_port(0, 0);
-    fake_verbs_port(1, 0);
+    CutOff(world);
     char byte = 1;
     kolo_req send, recv;
     ASSERT_EQ(KOLO_OK, world.Recv(0, 1, 0, Flat(&byte, 1), recv));
@@ -286,9 +292,7 @@ TEST_F(VerbsFaults, ALinkThatEndsAtOneEndIsNoDeathAtTheOther)
 {
     World::timeout_ms = 300;
     World world(Verbs(), 2);
-    Exchange(world, 1, 5);
-    fake_verbs_port(0, 0);
-    fake_verbs_port(1, 0);
+    CutOff(world);
     Bytes big(100000);
     kolo_req send;
     ASSERT_EQ(KOLO_OK, world.Send(0, 1, 0, Flat(big.data(), big.size()), send));

@@ -4,8 +4,8 @@
 A step counts when the ranks that live have agreed that all their parts went well. If a rank dies, the
 others shrink their group and make the step again, its samples divided anew. At the border of a step the
 group takes in who waits; model, optimizer and place in the data come from rank 0, which has them.
-With --checkpoint, rank 0 also writes them to a file, for the case that no rank is left, as after each
-death under torchrun.
+With --checkpoint, rank 0 also writes them to a file. A job goes on from the file when no rank is left,
+as after each death under torchrun.
 The samples of step k are the same for any number of ranks, so the losses are, too, but for rounding.
 """
 
@@ -45,7 +45,7 @@ CHECKPOINT_S = 1.0
 
 SAME = ("model", "layers", "width", "heads", "context", "experts", "top_k", "capacity", "batch", "seed", "lr")
 SAME += ("optimizer", "momentum", "precision", "parallel")
-"""The options of which a checkpoint is."""
+"""A checkpoint is for a job with the same values of these options."""
 
 
 @dataclass

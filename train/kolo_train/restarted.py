@@ -19,7 +19,7 @@ def is_under_torchrun() -> bool:
 
 
 class RestartedMembers:
-    """What kolo_torch.elastic.Members is, for a group that lives until one of its ranks fails.
+    """The interface of kolo_torch.elastic.Members, for a group that lives until one of its ranks fails.
 
     Raises UsageError where torchrun has fewer or more ranks than --elastic says.
     """

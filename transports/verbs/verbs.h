@@ -186,7 +186,7 @@ struct kolo_link {
     int words, word_cap;
     size_t word_at;          /* bytes of the first word that are written */
     struct kolo_doubt doubt; /* the peer's words have ended, and it is not known why */
-    bool complains;          /* it failed here, and the peer, which lives, is to be told */
+    bool complains;          /* it failed at this end, and the peer is not told yet */
     double lost_us;          /* when the last live lane failed; 0: a lane is live */
     char lost[200];          /* the last lane that failed, and the cause */
 };
@@ -394,7 +394,7 @@ void kolo_verbs_words_step(struct kolo_link *link);
 /* End the link with `why`. Send ABORT with the reason if the communicator has failed; else BYE,
  * behind all posted work. */
 void kolo_verbs_give_up(struct kolo_link *link, kolo_status why);
-/* Tell the peer of a link that failed at this end. */
+/* Tell the peer why the link failed at this end. */
 void kolo_verbs_complain(struct kolo_link *link);
 
 /* ---- address.c ---- */

@@ -97,7 +97,7 @@ void kolo_failure_peer_lost(void *comm, int rank, const char *what, int error)
 {
     struct kolo_comm *c = comm;
     if (error == ENOLINK && atomic_load(&c->member[rank].lost)) {
-        what = "closed its connection"; /* its process has ended, as the watchdog knows */
+        what = "closed its connection"; /* the watchdog knows that the process is gone */
         error = ECONNRESET;
     }
     KOLO_LOG(INFO, NET, "comm %p rank %d: rank %d %s%s%s", comm, c->ranks.rank, rank, what,
