@@ -259,7 +259,7 @@ static void *run_service(void *argument)
             }
         }
         while (clients.count > 0 && clients.deadline[0] < kolo_now_us()) {
-            (void)serve_client(clients.poll[FIRST_CLIENT].fd); /* asked while this process was stopped */
+            (void)serve_client(clients.poll[FIRST_CLIENT].fd); /* it asked a stopped process */
             remove_client(&clients, 0);
         }
         for (int i = 0; i < CLIENTS && clients.poll[LISTENER].revents != 0; i++) {
