@@ -237,6 +237,27 @@ static bool is_whole(const struct clients *clients)
     return whole;
 }
 
+static void serve_clients(struct clients *clients)
+{
+    for (int i = clients->count - 1; i >= 0; i--) {
+        if (clients->poll[FIRST_CLIENT + i].revents != 0) {
+            (void)serve_client(clients->poll[FIRST_CLIENT + i].fd);
+            remove_client(clients, i);
+        }
+    }
+    while (clients->count > 0 && clients->deadline[0] < kolo_now_us()) {
+        (void)serve_client(
+            clients->poll[FIRST_CLIENT].fd); /* asked while this process was stopped */
+        remove_client(clients, 0);
+    }
+}
+
+static void accept_clients(struct clients *clients)
+{
+    for (int i = 0; i < CLIENTS && accept_client(clients); i++) {
+    }
+}
+
 static void *run_service(void *argument)
 {
     struct clients clients = {.count = 0};
@@ -252,20 +273,9 @@ static void *run_service(void *argument)
                      "no shared memory any more");
             break;
         }
-        for (int i = clients.count - 1; i >= 0; i--) {
-            if (clients.poll[FIRST_CLIENT + i].revents != 0) {
-                (void)serve_client(clients.poll[FIRST_CLIENT + i].fd);
-                remove_client(&clients, i);
-            }
-        }
-        while (clients.count > 0 && clients.deadline[0] < kolo_now_us()) {
-            (void)serve_client(clients.poll[FIRST_CLIENT].fd); /* it asked a stopped process */
-            remove_client(&clients, 0);
-        }
-        for (int i = 0; i < CLIENTS && clients.poll[LISTENER].revents != 0; i++) {
-            if (!accept_client(&clients)) {
-                break;
-            }
+        serve_clients(&clients);
+        if (clients.poll[LISTENER].revents != 0) {
+            accept_clients(&clients);
         }
         if (service.reserved_fd < 0) {
             service.reserved_fd = make_reserved();
