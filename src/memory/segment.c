@@ -35,7 +35,8 @@ struct parted { /* pages that are private now */
 struct kolo_segment {
     uint32_t id;
     struct kolo_own_fd file;
-    int holds; /* by its creator or its live runs, and by links that attached it */
+    bool whole; /* all pages are reserved */
+    int holds;  /* by its creator or its live runs, and by links that attached it */
     char *base;
     size_t len;
     uint16_t *runs; /* [SLAB_PAGES] of a slab, else NULL */
@@ -330,17 +331,30 @@ bool kolo_segment_find(const void *ptr, size_t len, uint32_t *id, uint64_t *offs
     return found;
 }
 
+kolo_status kolo_segment_reserve_at(const void *ptr, size_t len)
+{
+    kolo_status status = KOLO_OK;
+    pthread_mutex_lock(&store.lock);
+    const int place = place_of(ptr);
+    struct kolo_segment *segment = place >= 0 ? store.at[place] : NULL;
+    const size_t at = segment != NULL ? (size_t)((const char *)ptr - segment->base) : 0;
+    const bool parts = segment != NULL && segment->runs == NULL && !segment->whole;
+    if (parts && at < segment->len && len <= segment->len - at) {
+        status = kolo_segment_reserve(segment, at, len);
+    }
+    pthread_mutex_unlock(&store.lock);
+    return status;
+}
+
 /* ---- allocation ---- */
 
-kolo_status kolo_segment_create_whole(size_t len, bool all_used, struct kolo_segment **out)
+kolo_status kolo_segment_create_whole(size_t len, struct kolo_segment **out)
 {
     struct kolo_segment *segment = NULL;
     KOLO_TRY(kolo_memfd_check(len));
     KOLO_TRY(create_segment(kolo_round_up(len, PAGE_BYTES), &segment));
     if (len >= KOLO_SEGMENT_BIG) {
         (void)madvise(segment->base, segment->len, MADV_HUGEPAGE);
-    }
-    if (len >= KOLO_SEGMENT_BIG && all_used) {
         /* Failure is no error: the reservation below decides whether there is memory. */
         (void)madvise(segment->base, segment->len, MADV_POPULATE_WRITE);
     }
@@ -349,6 +363,7 @@ kolo_status kolo_segment_create_whole(size_t len, bool all_used, struct kolo_seg
         destroy_segment(segment);
         return status;
     }
+    segment->whole = true;
     pthread_mutex_lock(&store.lock);
     status = publish_segment(segment);
     pthread_mutex_unlock(&store.lock);
@@ -427,7 +442,7 @@ kolo_status kolo_segment_alloc(size_t bytes, void **out)
     }
     if (bytes >= KOLO_SEGMENT_BIG) {
         struct kolo_segment *segment = NULL;
-        KOLO_TRY(kolo_segment_create_whole(bytes, true, &segment));
+        KOLO_TRY(kolo_segment_create_whole(bytes, &segment));
         *out = segment->base;
         return KOLO_OK;
     }

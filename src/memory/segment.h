@@ -36,11 +36,12 @@ bool kolo_segment_find(const void *ptr, size_t len, uint32_t *id, uint64_t *offs
 
 /* Make a segment that is no slab. It is held once. No page is reserved yet. */
 kolo_status kolo_segment_create(size_t len, struct kolo_segment **out);
-/* The same with all of its pages reserved. `all_used`: they are also made, for the first use of each
- * to be fast; else each is made at its first use. */
-kolo_status kolo_segment_create_whole(size_t len, bool all_used, struct kolo_segment **out);
+/* The same with all of its pages reserved, and made. */
+kolo_status kolo_segment_create_whole(size_t len, struct kolo_segment **out);
 /* Reserve pages [at, at+len), zeroed if they are new. */
 kolo_status kolo_segment_reserve(struct kolo_segment *segment, size_t at, size_t len);
+/* Reserve the pages of [ptr, ptr+len), if the range lies in a segment of kolo_segment_create(). */
+kolo_status kolo_segment_reserve_at(const void *ptr, size_t len);
 uint32_t kolo_segment_id(const struct kolo_segment *segment);
 void *kolo_segment_base(const struct kolo_segment *segment);
 /* Hold segment `id` of this process; NULL if there is none. It stays mapped until dropped. */

@@ -132,14 +132,18 @@ static void send_answer(int client, struct kolo_shm_answer *answer, int fd)
     (void)sendmsg(client, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* Take one request and send one answer. The caller then closes the client in any case. */
-static void serve_client(int client)
+/* Take one request and send one answer. True: the caller then closes the client. False: no request
+ * has come yet. */
+static bool serve_client(int client)
 {
     struct kolo_shm_request request;
     const ssize_t got = recv(client, &request, sizeof request, MSG_DONTWAIT | MSG_TRUNC);
+    if (got < 0 && errno == EAGAIN) {
+        return false;
+    }
     if (got != (ssize_t)sizeof request || request.magic != KOLO_SHM_MAGIC ||
         !right_token(request.token)) {
-        return;
+        return true;
     }
     struct kolo_shm_answer answer = {KOLO_SHM_MAGIC, KOLO_OK, 0};
     const int fd = kolo_segment_descriptor(request.segment, &answer.len);
@@ -148,6 +152,7 @@ static void serve_client(int client)
     if (fd >= 0) {
         close(fd);
     }
+    return true;
 }
 
 struct clients {
@@ -187,7 +192,8 @@ static void free_reserved(void)
     (void)usleep(1000);
 }
 
-static void accept_client(struct clients *clients)
+/* False: nobody is there. Most clients have sent their request by now, and take no place. */
+static bool accept_client(struct clients *clients)
 {
     int fd = take_connection();
     if (fd < 0 && errno == EMFILE && service.reserved_fd >= 0) {
@@ -198,12 +204,12 @@ static void accept_client(struct clients *clients)
         if (errno == EMFILE) {
             free_reserved();
         }
-        return;
+        return false;
     }
     service.starved_us = 0;
-    if (!kolo_shm_same_user(fd)) {
+    if (!kolo_shm_same_user(fd) || serve_client(fd)) {
         close(fd);
-        return;
+        return true;
     }
     if (clients->count == CLIENTS) {
         remove_client(clients, 0);
@@ -212,6 +218,7 @@ static void accept_client(struct clients *clients)
     clients->own[clients->count] = kolo_own_fd(fd);
     clients->deadline[clients->count] = kolo_now_us() + DEADLINE_US;
     clients->count++;
+    return true;
 }
 
 static int wait_ms(const struct clients *clients)
@@ -230,6 +237,27 @@ static bool is_whole(const struct clients *clients)
     return whole;
 }
 
+static void serve_clients(struct clients *clients)
+{
+    for (int i = clients->count - 1; i >= 0; i--) {
+        if (clients->poll[FIRST_CLIENT + i].revents != 0) {
+            (void)serve_client(clients->poll[FIRST_CLIENT + i].fd);
+            remove_client(clients, i);
+        }
+    }
+    while (clients->count > 0 && clients->deadline[0] < kolo_now_us()) {
+        (void)serve_client(
+            clients->poll[FIRST_CLIENT].fd); /* asked while this process was stopped */
+        remove_client(clients, 0);
+    }
+}
+
+static void accept_clients(struct clients *clients)
+{
+    for (int i = 0; i < CLIENTS && accept_client(clients); i++) {
+    }
+}
+
 static void *run_service(void *argument)
 {
     struct clients clients = {.count = 0};
@@ -245,18 +273,9 @@ static void *run_service(void *argument)
                      "no shared memory any more");
             break;
         }
-        for (int i = clients.count - 1; i >= 0; i--) {
-            if (clients.poll[FIRST_CLIENT + i].revents != 0) {
-                serve_client(clients.poll[FIRST_CLIENT + i].fd);
-                remove_client(&clients, i);
-            }
-        }
-        while (clients.count > 0 && clients.deadline[0] < kolo_now_us()) {
-            serve_client(clients.poll[FIRST_CLIENT].fd); /* asked while this process was stopped */
-            remove_client(&clients, 0);
-        }
+        serve_clients(&clients);
         if (clients.poll[LISTENER].revents != 0) {
-            accept_client(&clients);
+            accept_clients(&clients);
         }
         if (service.reserved_fd < 0) {
             service.reserved_fd = make_reserved();
@@ -295,7 +314,7 @@ static kolo_status listen_and_start(void)
     int failed = 0;
     if (!has_bell || service.listener.fd < 0 || reserved < 0 ||
         bind(service.listener.fd, (const struct sockaddr *)&address, len) != 0 ||
-        listen(service.listener.fd, 128) != 0) {
+        listen(service.listener.fd, SOMAXCONN) != 0) {
         failed = errno;
     } else {
         failed = start_thread();

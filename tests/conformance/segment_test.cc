@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -225,6 +226,47 @@ TEST(Segment, IsFoundAmongMany)
     for (void *memory : many) {
         kolo_segment_free(memory);
     }
+}
+
+/* The bytes of memory that the segment takes. */
+long long TakenBytes(uint32_t id)
+{
+    uint64_t len = 0;
+    struct stat info = {};
+    const int fd = kolo_segment_descriptor(id, &len);
+    EXPECT_EQ(0, fstat(fd, &info));
+    close(fd);
+    return (long long)info.st_blocks * 512;
+}
+
+TEST(Segment, IsReservedPartByPart)
+{
+    kolo_segment *segment = nullptr;
+    ASSERT_EQ(KOLO_OK, kolo_segment_create(64 * 4096, &segment));
+    char *base = (char *)kolo_segment_base(segment);
+    const uint32_t id = kolo_segment_id(segment);
+    EXPECT_EQ(0, TakenBytes(id));
+    EXPECT_EQ(KOLO_OK, kolo_segment_reserve_at(base + 5, 10));
+    EXPECT_EQ(4096, TakenBytes(id));
+    EXPECT_EQ(KOLO_OK, kolo_segment_reserve_at(base + 4095, 2)) << "two pages";
+    EXPECT_EQ(2 * 4096, TakenBytes(id));
+    EXPECT_EQ(KOLO_OK, kolo_segment_reserve_at(base + 32 * 4096, 32 * 4096));
+    EXPECT_EQ(34 * 4096, TakenBytes(id));
+    EXPECT_EQ(KOLO_OK, kolo_segment_reserve_at(base + 32 * 4096, 33 * 4096)) << "no segment has it";
+    EXPECT_EQ(34 * 4096, TakenBytes(id));
+    char own = 0;
+    EXPECT_EQ(KOLO_OK, kolo_segment_reserve_at(&own, 1)) << "private memory is there already";
+    kolo_segment_drop(segment);
+}
+
+TEST(Segment, ThatIsWholeIsReservedAtOnce)
+{
+    kolo_segment *segment = nullptr;
+    ASSERT_EQ(KOLO_OK, kolo_segment_create_whole(64 * 4096, &segment));
+    EXPECT_EQ(64 * 4096, TakenBytes(kolo_segment_id(segment)));
+    EXPECT_EQ(KOLO_OK, kolo_segment_reserve_at(kolo_segment_base(segment), 64 * 4096));
+    EXPECT_EQ(64 * 4096, TakenBytes(kolo_segment_id(segment)));
+    kolo_segment_drop(segment);
 }
 
 } // namespace

@@ -234,8 +234,8 @@ static void fill_handle(const struct kolo_endpoint *ep, uint32_t id, uint64_t of
     memcpy(mem->handle, &handle, sizeof handle);
 }
 
-/* Many ranks share each core. They use little of the memory that they show one another: to make its
- * pages took a third of the time in which 512 ranks came up on 2 cores. */
+/* Many ranks share each core. They use little of the memory that they show one another, and to make
+ * and end its pages was most of the time in which 512 ranks came up on 2 cores. */
 static bool is_crowded(const struct kolo_endpoint *ep)
 {
     enum { CROWD = 8 };
@@ -243,10 +243,12 @@ static bool is_crowded(const struct kolo_endpoint *ep)
     return ep->env.nranks > CROWD * hosts * sysconf(_SC_NPROCESSORS_ONLN);
 }
 
+/* In a crowd nothing is reserved: core does so for the part that it is about to use. */
 static kolo_status map_own(struct kolo_endpoint *ep, size_t len, struct kolo_mem *out)
 {
     struct kolo_segment *segment = NULL;
-    KOLO_TRY(kolo_segment_create_whole(len, !is_crowded(ep), &segment));
+    KOLO_TRY(is_crowded(ep) ? kolo_segment_create(len, &segment)
+                            : kolo_segment_create_whole(len, &segment));
     *out = (struct kolo_mem){.ptr = kolo_segment_base(segment), .len = len, .own = segment};
     fill_handle(ep, kolo_segment_id(segment), 0, out);
     return KOLO_OK;

@@ -4,6 +4,7 @@
 #include "core/call/memo.h"
 #include "core/call/parts.h"
 #include "core/link/links.h"
+#include "core/link/region.h"
 #include "exec/cpu/bound.h"
 #include "exec/cpu/region.h"
 #include "exec/cpu/wait.h"
@@ -99,6 +100,7 @@ static kolo_status make_prog(struct kolo_comm *c, const struct kolo_plan *plan, 
     }
     const struct kolo_rank_plan *mine = &plan->rank[c->ranks.rank];
     pthread_mutex_lock(&c->links.lock);
+    st = kolo_region_reserve(c, mine->phases);
     for (int i = 0; i < mine->count && st == KOLO_OK; i++) {
         st = mine->step[i].peer >= 0 ? kolo_links_reach(c, mine->step[i].peer) : KOLO_OK;
     }
@@ -221,6 +223,16 @@ static kolo_status bind_call(struct kolo_call *call, bool block, struct kolo_bou
     kolo_status st = call->prog->uses_outbox && !inlined ? map_outboxes(call, block) : KOLO_OK;
     st = st == KOLO_OK ? kolo_bind(call->prog, &extents, &c->links.exec_env, out) : st;
     free(arrays);
+    if (st != KOLO_OK || !(*out)->in_long) {
+        return st;
+    }
+    pthread_mutex_lock(&c->links.lock);
+    st = kolo_links_reserve_long(c);
+    pthread_mutex_unlock(&c->links.lock);
+    if (st != KOLO_OK) {
+        kolo_bound_destroy(*out);
+        *out = NULL;
+    }
     return st;
 }
 

@@ -73,7 +73,7 @@ static void use_own_board(struct kolo_comm *c)
 {
     if (c->ranks.nranks < 2 ||
         (c->health.own_board == NULL &&
-         kolo_segment_create_whole(kolo_board_bytes(1), true, &c->health.own_board) != KOLO_OK)) {
+         kolo_segment_create_whole(kolo_board_bytes(1), &c->health.own_board) != KOLO_OK)) {
         return;
     }
     for (int q = 0; q < c->ranks.nranks; q++) {
@@ -92,7 +92,7 @@ kolo_status kolo_board_make(struct kolo_comm *c, struct kolo_board_offer *out)
         kolo_board_maker(c) != c->ranks.rank) {
         return KOLO_OK;
     }
-    KOLO_TRY(kolo_segment_create_whole(bytes, true, &c->health.own_board));
+    KOLO_TRY(kolo_segment_create_whole(bytes, &c->health.own_board));
     struct kolo_board *board = kolo_segment_base(c->health.own_board);
     if (c->links.mapper->transport->map(c->links.mapper->endpoint, board, bytes, &mem) != KOLO_OK) {
         return KOLO_OK; /* it maps other memory than this host's */

@@ -3,6 +3,7 @@
 #include "core/link/links.h"
 
 #include "exec/cpu/wait.h"
+#include "memory/segment.h"
 
 #include <assert.h>
 #include <string.h>
@@ -61,6 +62,11 @@ static size_t outbox_bytes(const struct kolo_comm *c)
     return kolo_outbox_bytes(c->links.exec_env.slot_bytes, c->links.exec_env.short_slot_bytes);
 }
 
+static size_t long_bytes(const struct kolo_comm *c)
+{
+    return KOLO_LONG_DEPTH * c->links.exec_env.slot_bytes;
+}
+
 kolo_status kolo_links_make_outbox(struct kolo_comm *c)
 {
     struct kolo_head *head = &c->links.exec_env.region[c->ranks.rank]->head;
@@ -70,6 +76,8 @@ kolo_status kolo_links_make_outbox(struct kolo_comm *c)
     }
     KOLO_TRY(c->links.mapper->transport->map(c->links.mapper->endpoint, NULL, outbox_bytes(c),
                                              &c->links.slots));
+    KOLO_TRY(kolo_segment_reserve_at((char *)c->links.slots.ptr + long_bytes(c),
+                                     outbox_bytes(c) - long_bytes(c)));
     (void)madvise(c->links.slots.ptr, c->links.slots.len, MADV_HUGEPAGE);
     c->links.exec_env.slots[c->ranks.rank] = c->links.slots.ptr;
     memcpy(head->slots, c->links.slots.handle, sizeof head->slots);
@@ -77,6 +85,16 @@ kolo_status kolo_links_make_outbox(struct kolo_comm *c)
     kolo_wake(head);
     KOLO_LOG(INFO, EXEC, "comm %p rank %d outbox %zu bytes", (void *)c, c->ranks.rank,
              c->links.slots.len);
+    return KOLO_OK;
+}
+
+kolo_status kolo_links_reserve_long(struct kolo_comm *c)
+{
+    if (c->links.slots.ptr == NULL || c->links.reserved_long) {
+        return KOLO_OK;
+    }
+    KOLO_TRY(kolo_segment_reserve_at(c->links.slots.ptr, long_bytes(c)));
+    c->links.reserved_long = true;
     return KOLO_OK;
 }
 

@@ -11,8 +11,10 @@
 kolo_status kolo_links_connect(struct kolo_comm *comm, int q);
 /* The same, and map the region of rank q if its transport maps memory. The caller holds `busy`. */
 kolo_status kolo_links_reach(struct kolo_comm *comm, int q);
-/* Make this rank's outbox. */
+/* Make this rank's outbox. Only its short slots are sure to have their pages. */
 kolo_status kolo_links_make_outbox(struct kolo_comm *comm);
+/* Reserve the long slots, before the first program that writes them runs. Errors: SYSTEM. */
+kolo_status kolo_links_reserve_long(struct kolo_comm *comm);
 /* Map the outbox of rank q. INPROGRESS until rank q has made it. */
 kolo_status kolo_links_map_outbox(struct kolo_comm *comm, int q);
 

@@ -2,6 +2,8 @@
 /* The memory that a rank shows its peers, and what the executor knows of each peer. */
 #include "core/link/region.h"
 
+#include "memory/segment.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,9 +82,21 @@ kolo_status kolo_region_make(struct kolo_comm *c, const struct kolo_region_calls
         }
         memset(c->links.region.ptr, 0, bytes);
     }
+    KOLO_TRY(kolo_region_reserve(c, 0));
     env->region[c->ranks.rank] = c->links.region.ptr;
     c->links.own = &env->region[c->ranks.rank]->head;
     atomic_store(&c->member[c->ranks.rank].abort_region, env->region[c->ranks.rank]);
+    return KOLO_OK;
+}
+
+kolo_status kolo_region_reserve(struct kolo_comm *c, int phases)
+{
+    const size_t from = c->links.reserved_bytes, to = kolo_region_bytes(phases);
+    if (to <= from) {
+        return KOLO_OK;
+    }
+    KOLO_TRY(kolo_segment_reserve_at((char *)c->links.region.ptr + from, to - from));
+    c->links.reserved_bytes = to;
     return KOLO_OK;
 }
 

@@ -13,6 +13,9 @@ struct kolo_region_calls { /* what the executor calls back, as struct kolo_exec_
 /* Make comm->links.exec_env and the region, by the transport whose memory peers map, if there is one. Peers'
  * transports are chosen. Errors: SYSTEM, and those of the transport. */
 kolo_status kolo_region_make(struct kolo_comm *comm, const struct kolo_region_calls *calls);
+/* Reserve the lines of the first `phases` phases of this rank's region, which a program is about to
+ * write. The caller holds links.lock. Errors: SYSTEM. */
+kolo_status kolo_region_reserve(struct kolo_comm *comm, int phases);
 /* Free the arrays of `env`; the region is its transport's. */
 void kolo_region_free(struct kolo_exec_env *env);
 

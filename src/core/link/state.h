@@ -31,6 +31,8 @@ struct kolo_links {
     struct kolo_link_address *addresses; /* [nranks] */
     char unused[224];                    /* which transport cannot be used, and why */
     struct kolo_mem region, slots;
+    size_t reserved_bytes; /* of the region, from its begin: whose pages are sure to be there */
+    bool reserved_long;    /* and those of the long slots */
     struct kolo_exec_env exec_env;
     struct kolo_head *own;                 /* the head of this rank's region */
     bool by_messages;                      /* no rank maps another's memory */
