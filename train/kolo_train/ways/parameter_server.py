@@ -113,7 +113,7 @@ class ParameterServer(Way):
         self.then = Then.STEP
         self.decides_steps = self.is_server
         self.version = 0
-        self.dropped = self.staleness = self.applied = 0
+        self.dropped = self.staleness = self.applied = self.handed = 0
         super().__init__(config, job)
         self._connect()
 
@@ -256,6 +256,7 @@ class ParameterServer(Way):
         """Give the workers that pushed these the weights of now."""
         weights = self.flat_weights()
         for push in pushes:
+            self.handed += weights.numel() * weights.element_size()
             self.lines[push.worker].answers.put(Pull(self.version, then, self.scaler.scale, weights))
 
     def dismiss(self, then: Then) -> None:
@@ -280,6 +281,9 @@ class ParameterServer(Way):
         if self.is_server:
             return super().make_optimizer()
         return torch.optim.SGD(self.parameters())  # never stepped: it keeps nothing
+
+    def handed_unseen(self) -> int:
+        return self.handed
 
     def optimizer_tensors(self) -> Iterable[Tensor]:
         return super().optimizer_tensors() if self.is_server else ()
