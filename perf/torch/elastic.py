@@ -56,6 +56,15 @@ def disturbed(args, checkpoint):
     return told_in(checkpoint), kills
 
 
+def undisturbed(args, steps, checkpoint):
+    job = start(args, "1:1", steps, checkpoint)
+    try:
+        job.wait()
+    finally:
+        job.terminate()
+        job.wait()
+
+
 def told_in(checkpoint):
     import torch
 
@@ -71,6 +80,7 @@ def main():
     parser.add_argument("--kolo", default=str(ROOT / "build/tools/kolo"))
     parser.add_argument("more", nargs="*")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the ranks end, too
     with tempfile.TemporaryDirectory() as folder:
         told, kills = disturbed(args, f"{folder}/disturbed")
         seconds, gaps, losses = told["seconds"], sorted(told["gaps"]), told["losses"]
@@ -80,7 +90,7 @@ def main():
         print(f"to take a rank in: {max(told['seconds_to_take_in'], default=0):.3f} s at most", flush=True)
         alone = f"{folder}/alone"
         if not args.way.startswith("ps-"):
-            start(args, "1:1", str(len(losses)), alone).wait()
+            undisturbed(args, str(len(losses)), alone)
             other = told_in(alone)["losses"]
             print(f"losses differ by {max(abs(a - b) for a, b in zip(losses, other, strict=True)):.2g} at most")
             for step in (len(losses) // 8, len(losses) // 2, len(losses)):
