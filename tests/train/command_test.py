@@ -78,6 +78,7 @@ def several_ways(folder):
     rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in out.splitlines() if line.startswith("| ")]
     check(status == 0 and rows[2:] == [["single", "1"], ["ddp", "2"], ["zero3", "2"]],
           "--compare has a row for each way", status, out, err)
+    check(" 16P/N = " in out and " P + 2P/N = " in out, "with its memory and communication by formula", out)
     runs = json.loads(figures.read_text(encoding="utf-8"))
     last = [run["losses"][-1] for run in runs]
     check(len(runs) == 3 and max(last) - min(last) < 1e-3, "their losses are those of one model", last)
@@ -109,7 +110,8 @@ def refused():
                        (["--codec", "int8", "--backend", "gloo"], "gloo has no codecs"),
                        (["--codec", "bf16", "--parallel", "zero2"], "not zero2"),
                        (["--codec", "int8", "--precision", "bf16"], "in fp32"),
-                       (["--elastic", "1:2", "--parallel", "zero3"], "--elastic takes --parallel dp or ddp, not zero3"),
+                       (["--elastic", "1:2", "--parallel", "zero3"], "--elastic takes --parallel dp, ddp, ps-sync, ps-async, ps-hybrid, not zero3"),
+                       (["--elastic", "1:2", "--parallel", "ps-async"], "give --elastic 2:N"),
                        (["--elastic", "1:2", "--check"], "no --accumulate, --check"),
                        (["--elastic", "3:2"], "two numbers"),
                        (["--mesh", "1,2"], "three numbers"),

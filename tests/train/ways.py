@@ -18,7 +18,7 @@ import compression_calls
 import experts_calls
 import horovod_calls
 from delayed import weights_by_delayed_gradients
-from kolo_train import disk
+from kolo_train import communication, disk, timeline
 from kolo_train.config import WAYS, Config, UsageError
 from kolo_train.job import join, leave
 from kolo_train.launch import free_port
@@ -206,9 +206,16 @@ def seen():
         shares = report.communication
         tell(any(word in name for word in words for name in shares) and 0 < shares.get("all", 0) <= 1,
              f"{way}'s communication is seen by collective", shares)
-        if way == "ddp":
-            tell(report.handed_bytes == 4 * report.parameters, "ddp hands each gradient to one call a step",
-                 report.handed_bytes, report.parameters)
+    for way, spans in (("pp-gpipe", 8 * N), ("pp-1f1b", 8 * N), ("pp-interleaved", 16 * N)):  # of 2 steps, 2N micro-batches each
+        report = report_of(way, check=False)
+        tell([len(window.spans) for window in report.windows] == [spans] * N and 0 < timeline.bubbles(report.windows) < 1,
+             f"{way} on {N} ranks tells when each of them computes", report.windows)
+    middle = ("pp-gpipe", "pp-1f1b", "pp-interleaved") if N > 2 else ()  # the formula is of a rank between two others
+    for way in ("dp", "ddp", "zero1", "zero2", "zero3", "fsdp", "ps-sync", "local-sgd", *middle):
+        report = report_of(way, check=False, width=64, local_steps=3)
+        words, wanted = communication.formula(report.config, N, report.parameters)
+        tell(abs(report.handed_bytes / wanted - 1) < 0.05, f"{way} on {N} ranks hands {words} to calls a step",
+             report.handed_bytes, wanted)
 
 
 def horovod():

@@ -247,7 +247,7 @@ WorkPtr KoloBackend::endCoalescing()
         const kolo_status ended = kolo_group_end();
         return status == KOLO_OK ? ended : status;
     };
-    return enqueue(call_options, {}, {all->outputs}, std::move(all->staging), kolo_call);
+    return enqueue(call_options, all->inputs, {all->outputs}, std::move(all->staging), kolo_call);
 }
 
 /* ---- other groups ---- */

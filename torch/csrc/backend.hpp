@@ -172,7 +172,7 @@ class KoloBackend : public c10d::Backend
     struct Coalesced {
         Staging staging;
         std::vector<KoloCall> calls;
-        Tensors outputs;
+        Tensors inputs, outputs;
     };
 
     /* The options of one call. */
@@ -237,6 +237,7 @@ WorkPtr KoloBackend::enqueue(const CallOptions &call_options, const Tensors &inp
     if (coalesced_ != nullptr) {
         coalesced_->staging.join(std::move(staging));
         coalesced_->calls.emplace_back(std::move(kolo_call));
+        coalesced_->inputs.insert(coalesced_->inputs.end(), inputs.begin(), inputs.end());
         for (Tensors &list : outputs) {
             coalesced_->outputs.insert(coalesced_->outputs.end(), list.begin(), list.end());
         }

@@ -172,6 +172,10 @@ class Members:
         """The job is done: who still waits to enter need not."""
         _write(self.folder / "finished", True)
 
+    def fail(self, why: str) -> None:
+        """The job cannot go on, although ranks live: kolo run ends it with the next rank that fails."""
+        _write(self.folder / "failed", why)
+
     def waiting(self) -> list[str]:
         """Who waits to enter, by name; no more than there is room for."""
         names = sorted(path.name.removeprefix("wait.") for path in self.folder.glob("wait.*") if _lives(path))

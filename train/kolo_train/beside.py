@@ -12,8 +12,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from kolo_train import communication, memory
 from kolo_train.config import WAYS, Config, UsageError
 from kolo_train.launch import start_ranks
+
+SAME_LOSS = 1e-3
 
 INTERRUPTED = 130
 Run = dict[str, Any]
@@ -25,8 +28,10 @@ COLUMNS: dict[str, Callable[[Run], str]] = {
     "samples/s": lambda run: f"{run['samples_per_s']:,.0f}",
     "ms a step": lambda run: f"{run['step_seconds'] * 1e3:.1f}",
     "MiB, largest rank": lambda run: f"{_memory(run):.2f}",
+    "MiB by formula": lambda run: _words(_memory_formula(run)),
     "communication": lambda run: f"{_communication(run):.1%}",
     "MiB to calls": lambda run: f"{run['handed_bytes'] / 2**20:.2f}",
+    "to calls by formula": lambda run: _words(_handed_formula(run)),
 }
 
 
@@ -37,7 +42,20 @@ def _last_loss(run: Run) -> float:
 
 
 def _memory(run: Run) -> float:
-    return float(max(sum(memory.values()) for memory in run["memory"]) / 2**20)
+    return float(max(sum(held.values()) for held in run["memory"]) / 2**20)
+
+
+def _memory_formula(run: Run) -> tuple[str, float] | None:
+    rule = memory.formula(Config(**run["config"]), run["ranks"])
+    return (rule[0], rule[1] * run["parameters"]) if rule else None
+
+
+def _handed_formula(run: Run) -> tuple[str, float] | None:
+    return communication.formula(Config(**run["config"]), run["ranks"], run["parameters"])
+
+
+def _words(rule: tuple[str, float] | None) -> str:
+    return f"{rule[0]} = {rule[1] / 2**20:.2f}" if rule else ""
 
 
 def _communication(run: Run) -> float:
@@ -102,6 +120,22 @@ def table(runs: Sequence[Run]) -> str:
     )
 
 
+def curves(runs: Sequence[Run]) -> list[tuple[list[str], list[float]]]:
+    """The ways by their losses: those of one curve would hide each other."""
+    found: list[tuple[list[str], list[float]]] = []
+    for run in runs:
+        way, losses = run["config"]["parallel"], run["losses"]
+        for ways, others in found:
+            if len(losses) == len(others) and all(
+                abs(one - other) < SAME_LOSS for one, other in zip(losses, others, strict=True)
+            ):
+                ways.append(way)
+                break
+        else:
+            found.append(([way], losses))
+    return found
+
+
 def draw(runs: Sequence[Run], path: Path) -> None:
     """Loss, speed, memory and communication of all runs as one picture. Needs matplotlib."""
     import matplotlib
@@ -112,14 +146,12 @@ def draw(runs: Sequence[Run], path: Path) -> None:
     names = [run["config"]["parallel"] for run in runs]
     size = (16, 2 + 0.3 * max(8, len(runs)))
     figure, (loss, *bars) = pyplot.subplots(1, 4, figsize=size, width_ratios=(2, 1, 1, 1), layout="constrained")
-    colours = pyplot.get_cmap("turbo")
-    for number, run in enumerate(runs):
-        colour = colours(number / max(1, len(runs) - 1))
-        loss.plot(run["losses"], label=names[number], color=colour, linewidth=1)
+    for ways, losses in curves(runs):
+        others = f" and {len(ways) - 1} ways with the same loss" if len(ways) > 1 else ""
+        loss.plot(losses, label=ways[0] + others, linewidth=1.2)
     loss.set(xlabel="step", ylabel="loss")
-    loss.set_ylim(bottom=0)
     loss.grid(alpha=0.3)
-    loss.legend(fontsize=7, ncols=2)
+    loss.legend(fontsize=9)
     figures = {
         "samples/s": [run["samples_per_s"] for run in runs],
         "MiB, largest rank": [_memory(run) for run in runs],

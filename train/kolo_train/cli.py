@@ -39,7 +39,7 @@ def make_parser() -> argparse.ArgumentParser:
     beside = "run these ways one after the other: all, or names with commas; a table, and --plot draws all of them"
     job.add_argument("--compare", metavar="WAYS", help=beside)
     job.add_argument("-n", "--ranks", type=_positive, help="ranks to start on this machine (2; 1 for single)")
-    elastic = "go on without ranks that die, and take others in; for dp and ddp, by kolo run --elastic or torchrun"
+    elastic = "go on without ranks that die, and take others in; for dp, ddp (kolo run or torchrun) and ps-... (kolo run)"
     job.add_argument("--elastic", type=_range, metavar="MIN:MAX", help=elastic)
     checkpoint = "for elastic: keep the state there each second, and go on from it if no rank is left"
     job.add_argument("--checkpoint", type=Path, metavar="FILE", help=checkpoint)
@@ -195,9 +195,13 @@ def _need(config: Config, plot: Path | None) -> None:
 def _train(config: Config, options: argparse.Namespace) -> int:
     """As a rank of the job."""
     if config.elastic:
-        from kolo_train.elastic import run_elastic
+        from kolo_train.elastic import ServerLost, run_elastic
 
-        told = run_elastic(config)
+        try:
+            told = run_elastic(config)
+        except ServerLost as error:
+            print(f"kolo_train: {error}", file=sys.stderr)
+            return 1
         if told is not None:
             _show(told, options)
         return 0

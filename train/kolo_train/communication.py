@@ -20,6 +20,8 @@ from contextlib import contextmanager
 import torch
 from torch.autograd.profiler import profile
 
+from kolo_train.config import Config
+
 FIRST_STEP = 2  # the first ones set up communicators and buffers
 SAMPLES = 5
 RECEIVE = ("recv", "recvAnySource")
@@ -30,10 +32,42 @@ ITEM_BYTES = {
 """By the names that the profiler has for types."""
 
 
-def sampled(step: int, steps: int) -> bool:
-    """This step is profiled."""
+def sampled(step: int, steps: int, period: int = 1) -> bool:
+    """This step is profiled. Calls that come once in a period are seen as often as they come: there, the steps
+    of one period are."""
+    if period > 1:
+        return FIRST_STEP <= step < FIRST_STEP + period
     every = max(SAMPLES, steps // SAMPLES)
     return step >= FIRST_STEP and step % every == FIRST_STEP % every
+
+
+def formula(config: Config, ranks: int, parameters: int) -> tuple[str, float] | None:
+    """What a step hands to calls on the rank that hands over most, in words and in bytes. P: the parameters,
+    N: the ranks, S: --local-steps, A: the activations between two blocks. None where there is no formula here."""
+    hosts = ranks // config.host_ranks if config.host_ranks else 1
+    if config.accumulate > 1 or config.compresses or hosts > 1:
+        return None
+    between = config.batch * config.context * config.width if config.reads else 0
+    match config.parallel:
+        case "dp" | "ddp" | "horovod":
+            told = "P", float(parameters)
+        case "zero1":
+            told = "2P", 2.0 * parameters
+        case "zero2":
+            told = "P + P/N", parameters * (1 + 1 / ranks)
+        case "zero3" | "fsdp" | "hpz" | "zero++":
+            told = "P + 2P/N", parameters * (1 + 2 / ranks)
+        case "local-sgd" if not config.half:
+            told = "P/S", parameters / config.local_steps
+        case "ps-sync" | "ps-async" | "ps-hybrid":
+            told = "(N-1)P", (ranks - 1.0) * parameters
+        case "pp-gpipe" | "pp-1f1b" | "pp-pipedream" | "pp-2bw" if between and ranks > 2:
+            told = "2A", 2.0 * between
+        case "pp-interleaved" if between and ranks > 2:
+            told = "4A", 4.0 * between
+        case _:
+            return None
+    return told[0], told[1] * (2 if config.half else 4)
 
 
 class Communication:

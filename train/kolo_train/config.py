@@ -40,8 +40,9 @@ CODED = ("dp", "ddp", "horovod", "zero1", "zero3", "fsdp", "tp")
 own, or train on with the weights that were sent (zero2, local-sgd): small updates would be rounded away."""
 
 
-ELASTIC = ("dp", "ddp")
-"""Ways whose ranks have all that a rank needs to go on: the whole model and its optimizer."""
+ELASTIC = ("dp", "ddp", "ps-sync", "ps-async", "ps-hybrid")
+"""Ways whose ranks have all that a rank needs to go on: the whole model and its optimizer, or a server that
+has them."""
 
 
 class UsageError(ValueError):
@@ -129,8 +130,10 @@ class Config:
                 raise UsageError("--checkpoint is for --elastic: others end with their ranks")
             return
         if self.parallel not in ELASTIC:
-            ways = " or ".join(ELASTIC)
+            ways = ", ".join(ELASTIC)
             raise UsageError(f"--elastic takes --parallel {ways}, not {self.parallel}: its ranks divide the state")
+        if self.parallel.startswith("ps-") and self.elastic[0] < 2:
+            raise UsageError(f"--parallel {self.parallel} takes a server and workers: give --elastic 2:N or more")
         if self.backend != "kolo" or self.device != "cpu":
             raise UsageError("--elastic takes --backend kolo and --device cpu")
         if self.precision == "fp16" or self.compresses or self.offload != "none":

@@ -16,18 +16,17 @@ import io
 import os
 import time
 from dataclasses import asdict, dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from kolo_torch import Options
-from kolo_torch.elastic import Members
+from kolo_torch.elastic import Members, Verdict
 from torch import Tensor
 
 from kolo_train.config import Config, UsageError
-from kolo_train.job import Job, leave, share_cores
+from kolo_train.job import ELASTIC_TIMEOUT, Job, leave, share_cores
 from kolo_train.models import loss_of
 from kolo_train.progress import Progress
 from kolo_train.restarted import RestartedMembers, is_under_torchrun
@@ -48,6 +47,10 @@ SAME += ("optimizer", "momentum", "precision", "parallel")
 """A checkpoint is for a job with the same values of these options."""
 
 
+class ServerLost(Exception):
+    """A parameter server has died; the message says which process it was."""
+
+
 @dataclass
 class Told:
     """What the job has come to: a rank that is taken in gets it with the weights."""
@@ -62,6 +65,7 @@ class Told:
     resumed: int = 0  # from a checkpoint
     taken_in: int = 0
     seconds_to_take_in: list[float] = field(default_factory=list)
+    server: str = ""  # of parameters: which process that is
 
 
 class Trainer:
@@ -89,7 +93,7 @@ class Trainer:
                 batch, tally = self._part()
                 good = True
             except RuntimeError as error:
-                _only_kolo(error)
+                only_of_group(error)
                 good = False
             verdict = self.members.agree(good)
             if verdict.good:
@@ -146,10 +150,10 @@ class Trainer:
 
     # ---- the group
 
-    def follow(self, verdict: Any) -> None:
+    def follow(self, verdict: Verdict) -> None:
         """Go on in the group that the verdict leads to, with the state of its rank 0."""
         before, start = self.members.size, time.perf_counter()
-        while self.members.settle(verdict):
+        while self.settle(verdict):
             lost = len(verdict.failed)
             self.told.lost += lost
             self.current = self.current and (lost > 0 or not verdict.good)  # else new ranks have come
@@ -163,6 +167,10 @@ class Trainer:
             self.current = self.current or verdict.good
             if good and verdict.good and not verdict.failed and not verdict.someone_waits:
                 return
+
+    def settle(self, verdict: Verdict) -> bool:
+        """Whether the group has changed, as the verdict says."""
+        return self.members.settle(verdict)
 
     def enter(self) -> bool:
         """Become a member. False: the job has finished."""
@@ -198,7 +206,7 @@ class Trainer:
             self.way.regroup(self._job())
             return True
         except RuntimeError as error:
-            _only_kolo(error)
+            only_of_group(error)
             return False
 
     def _state_of_rank_0(self) -> dict[str, Any]:
@@ -270,7 +278,7 @@ class Trainer:
     def train(self, quiet: bool) -> None:
         """All steps, as long as there are enough ranks."""
         with Progress(self.config.steps, self.config, show=not quiet) as progress:
-            while self.told.number < self.config.steps:
+            while not self.finished():
                 if self.members.size < self.members.least:
                     time.sleep(0.01)
                     self.follow(self.members.agree(True))
@@ -278,7 +286,12 @@ class Trainer:
                 self.step()
                 self._save_if_due()
                 progress.show = self.members.rank == 0 and not quiet
-                progress.update(self.told.number, self.told.losses[-1], None)
+                progress.update(self.told.number, self.told.losses[-1] if self.told.losses else None, None)
+        self.way.finish()
+
+    def finished(self) -> bool:
+        """No step is to be made any more."""
+        return self.told.number >= self.config.steps
 
     def report(self) -> Report:
         """As rank 0 saw it."""
@@ -304,8 +317,12 @@ class Trainer:
         resumed = f"; {told.resumed} times resumed from {self.config.checkpoint}" if told.resumed else ""
         return [
             f"elastic: {told.lost} ranks lost, {told.taken_in} taken in{entry}{gap}{resumed}",
-            f"data: {told.epoch} whole epochs of {self.data.samples} samples, each sample exactly once in each",
+            self._data_note(),
         ]
+
+    def _data_note(self) -> str:
+        samples = self.data.samples
+        return f"data: {self.told.epoch} whole epochs of {samples} samples, each sample exactly once in each"
 
 
 def run_elastic(config: Config, quiet: bool = False) -> Report | None:
@@ -320,7 +337,7 @@ def run_elastic(config: Config, quiet: bool = False) -> Report | None:
         share_cores(members.most)
         gc.collect()
         gc.freeze()  # a change of the group collects: what was imported need not be searched for that
-        trainer = Trainer(config, members)
+        trainer = _trainer_of(config)(config, members)
         if not trainer.enter():
             return None
         trainer.train(quiet)
@@ -332,10 +349,17 @@ def run_elastic(config: Config, quiet: bool = False) -> Report | None:
         leave()
 
 
+def _trainer_of(config: Config) -> type[Trainer]:
+    if config.parallel.startswith("ps-"):
+        from kolo_train.elastic_server import ServerTrainer
+
+        return ServerTrainer
+    return Trainer
+
+
 def _members_of_job(config: Config) -> Members:
-    timeout = timedelta(seconds=30)
     try:
-        members = Members.of_job(Options(timeout, codec=config.codec), timeout)
+        members = Members.of_job(Options(ELASTIC_TIMEOUT, codec=config.codec), ELASTIC_TIMEOUT)
     except RuntimeError as error:
         raise UsageError(f"--elastic: {error}") from error
     if (members.least, members.most) != config.elastic:
@@ -346,7 +370,7 @@ def _members_of_job(config: Config) -> Members:
     return members
 
 
-def _only_kolo(error: RuntimeError) -> None:
-    """Raises the error unless it says that the group has failed."""
-    if not isinstance(error, dist.DistBackendError) and "kolo: " not in str(error):
+def only_of_group(error: RuntimeError) -> None:
+    """Raises the error unless it says that a group has failed, or could not be made."""
+    if not isinstance(error, dist.DistError) and "kolo: " not in str(error):
         raise error

@@ -16,6 +16,7 @@ import torch.distributed as dist
 from kolo_train.config import Config, UsageError
 
 TIMEOUT = timedelta(minutes=10)
+ELASTIC_TIMEOUT = timedelta(seconds=30)  # after which the others go on without a rank
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def formula(config: Config, ranks: int) -> tuple[str, float] | None:
     weights, rest = (2, 14) if config.half else (4, 12)
     state = 12 if config.half else 8
     match config.parallel:
-        case "single" | "dp" | "ddp" | "horovod" | "local-sgd":
+        case "single" | "dp" | "ddp" | "horovod" | "local-sgd" | "ps-sync" | "ps-async" | "ps-hybrid":
             return "16P", 16
         case "zero1":
             return f"{16 - state}P + {state}P/N", 16 - state + state / ranks

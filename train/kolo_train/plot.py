@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--plot: loss, communication and memory of a run as one picture."""
+"""--plot: loss, communication and memory of a run as one picture; of a pipeline, when each rank computes, too."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from kolo_train.report import headline
+from kolo_train.timeline import draw
 from kolo_train.train import Report
 
 KINDS = ("parameters", "gradients", "optimizer")
@@ -18,8 +19,12 @@ def plot(report: Report, path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, (loss, share, memory) = pyplot.subplots(1, 3, figsize=(13, 4), width_ratios=(2, 1, 1), layout="constrained")
-    figure.suptitle(headline(report), fontsize=10)
+    figure = pyplot.figure(figsize=(13, 7 if report.windows else 4), layout="constrained")
+    upper, *lower = figure.subfigures(2, 1, height_ratios=(4, 3)) if report.windows else [figure]
+    loss, share, memory = upper.subplots(1, 3, width_ratios=(2, 1, 1))
+    if report.windows:
+        draw(lower[0].subplots(), report.windows)
+    upper.suptitle(headline(report), fontsize=10)
     if report.check:
         loss.plot(report.check.single_losses, label="single", color="0.6", linewidth=3)
     loss.plot(report.losses, label=report.config.parallel, color="C0", linewidth=1.2)

@@ -44,15 +44,15 @@ def need_kolo() -> str:
     return kolo
 
 
-def undisturbed(steps: int) -> tuple[int, int]:
+def undisturbed(steps: int, period: int) -> tuple[int, int]:
     """First and number of the last steps in a row that no profiler slowed. Raises UsageError where they are few."""
     last = end = steps
     for step in range(steps - 1, FIRST_STEP, -1):
-        if sampled(step, steps):
+        if sampled(step, steps, period):
             if end - last >= 2:
                 break
             end = step
-        last = step if not sampled(step, steps) else end
+        last = step if not sampled(step, steps, period) else end
         if end - last == MOST:
             break
     if end - last < 2:
@@ -60,9 +60,9 @@ def undisturbed(steps: int) -> tuple[int, int]:
     return last, end - last
 
 
-def predict(machine: str, job: Job, steps: Steps) -> Prediction | None:
+def predict(machine: str, job: Job, steps: Steps, period: int) -> Prediction | None:
     """What the steps would have taken there; complete on rank 0, None on others. All ranks call this."""
-    first, count = undisturbed(len(steps.begins) - 1)
+    first, count = undisturbed(len(steps.begins) - 1, period)
     mine = (record_of(steps, first, 1), record_of(steps, first, count))
     records: list[tuple[Record, Record] | None] | None = [None] * job.ranks if job.rank == 0 else None
     dist.gather_object(mine, records, dst=0)

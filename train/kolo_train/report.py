@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 
+from kolo_train import communication, timeline
 from kolo_train.config import WAYS
 from kolo_train.memory import formula
 from kolo_train.train import Report
@@ -39,6 +40,7 @@ def summary(report: Report) -> str:
         _loss(report),
         _speed(report),
         _communication(report),
+        *_pipeline(report),
         *_prediction(report),
         *_memory(report),
     ]
@@ -67,7 +69,18 @@ def _communication(report: Report) -> str:
     parts = {name: share for name, share in report.communication.items() if name != "all"}
     shown = ", ".join(f"{name} {share:.1%}" for name, share in sorted(parts.items(), key=lambda part: -part[1]))
     handed = f"; {report.handed_bytes / 2**20:.2f} MiB a step" if report.handed_bytes else ""
+    rule = communication.formula(report.config, report.ranks, report.parameters)
+    if handed and rule:
+        handed += f", by the formula {rule[0]}: {rule[1] / 2**20:.2f}"
     return f"communication   {report.communication.get('all', 0):.1%} of a step: {shown or 'nothing seen'}{handed}"
+
+
+def _pipeline(report: Report) -> list[str]:
+    if not report.windows:
+        return []
+    text = f"pipeline        {timeline.bubbles(report.windows):.0%} of the time a rank does not compute"
+    rule = timeline.formula(report.config, report.ranks)
+    return [f"{text}; by the formula {rule[0]}: {rule[1]:.0%}" if rule else text]
 
 
 def _prediction(report: Report) -> list[str]:

@@ -16,9 +16,10 @@ from kolo_train.communication import Communication, sampled
 from kolo_train.config import Config
 from kolo_train.job import Job
 from kolo_train.memory import Memory
-from kolo_train.predict import Prediction, predict
+from kolo_train.predict import Prediction, predict, undisturbed
 from kolo_train.progress import Progress
 from kolo_train.record import Steps
+from kolo_train.timeline import Window
 from kolo_train.ways import make_way
 from kolo_train.ways.base import State, Way
 
@@ -37,6 +38,7 @@ class Trace:
     memory: Memory = field(default_factory=Memory)
     notes: list[str] = field(default_factory=list)
     prediction: Prediction | None = None
+    window: Window | None = None
 
 
 @dataclass
@@ -55,6 +57,7 @@ class Report:
     notes: list[str]
     check: Check | None = None
     prediction: Prediction | None = None
+    windows: list[Window] = field(default_factory=list)  # of each rank of a pipeline
 
     def as_dict(self) -> dict[str, object]:
         """All of it in the types of JSON."""
@@ -100,10 +103,13 @@ def _train(way: Way, config: Config, job: Job, quiet: bool) -> Trace:
                 progress.total = steps
     marks.begin()
     if config.predict:
-        trace.prediction = predict(config.predict, way.job, marks)
+        trace.prediction = predict(config.predict, way.job, marks, way.period)
+    if way.timeline and number > TIMED_WARMUP:
+        trace.window = way.timeline.window(marks.begins, *undisturbed(number, way.period))
+    unseen = way.handed_unseen() / number
     way.finish()
     trace.shares = communication.shares()
-    trace.handed = communication.bytes_a_step()
+    trace.handed = communication.bytes_a_step() + unseen
     trace.memory = way.measure_memory()
     trace.notes = way.notes()
     return trace
@@ -113,7 +119,7 @@ def _step(way: Way, number: int, steps: int, config: Config, trace: Trace, commu
     """One step, timed, or profiled where it is a sample."""
     if config.straggle_ms and way.job.rank == way.job.ranks - 1:
         time.sleep(config.straggle_ms / 1e3)
-    if way.job.ranks > 1 and communication.is_seen and sampled(number, steps):
+    if way.job.ranks > 1 and communication.is_seen and sampled(number, steps, way.period):
         with communication.sample():
             trace.losses.append(way.step(number))
             way.wait_for_calls()  # the end of one that outlives the profiler would be written into freed memory
@@ -161,6 +167,7 @@ def _report(config: Config, job: Job, way: Way, traces: list[Trace]) -> Report:
         memory=[trace.memory for trace in traces],
         notes=list(dict.fromkeys(notes)),
         prediction=traces[0].prediction,
+        windows=[trace.window for trace in traces if trace.window is not None],
     )
 
 

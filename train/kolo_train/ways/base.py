@@ -20,6 +20,7 @@ from kolo_train.job import Job
 from kolo_train.memory import Memory, bytes_of
 from kolo_train.models import Layers, loss_of, make_model
 from kolo_train.optim import LossScaler, Optimizer, local, optimizer_arguments, scaler_of
+from kolo_train.timeline import Timeline
 
 State = dict[str, Tensor]
 
@@ -32,6 +33,9 @@ class Way:
 
     lockstep = True
     """The ranks make their steps together, as many each."""
+
+    timeline: Timeline | None = None
+    """When this rank computes, of a pipeline."""
 
     def __init__(self, config: Config, job: Job) -> None:
         self.config, self.job = config, job
@@ -96,6 +100,9 @@ class Way:
     decides_steps = True
     """This rank may say how many steps --seconds comes to."""
 
+    period = 1
+    """Steps after which the calls between ranks are the same again."""
+
     agrees_on_steps = True
     """What rank 0 says of that is what all do."""
 
@@ -147,6 +154,10 @@ class Way:
     def held_parameters(self) -> Iterable[Tensor]:
         """The parameters that this rank keeps between steps."""
         return self.model.parameters()
+
+    def handed_unseen(self) -> int:
+        """Bytes that threads have handed to calls, which the profiler does not see."""
+        return 0
 
     def measure_memory(self) -> Memory:
         """What this rank holds, with the gradients noted in update()."""

@@ -21,6 +21,10 @@ class LocalSgd(Way):
 
     lockstep = False
 
+    @property
+    def period(self) -> int:  # type: ignore[override]
+        return self.config.local_steps
+
     def spread(self, model: Layers) -> nn.Module:
         # With plain SGD and an average after each step, this is data parallelism.
         sgd = self.config.optimizer == "sgd" and self.config.momentum == 0

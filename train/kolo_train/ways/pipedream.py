@@ -30,6 +30,7 @@ from kolo_train.config import Config, UsageError
 from kolo_train.job import Job
 from kolo_train.memory import Memory, bytes_of
 from kolo_train.models import Layers, loss_of
+from kolo_train.timeline import Timeline
 from kolo_train.ways.base import State, Way, merged
 from kolo_train.ways.pp import cuts
 
@@ -67,6 +68,7 @@ class PipeDream(Way):
             raise UsageError(f"--parallel {config.parallel} has no loss scale that all stages share: --precision bf16")
         if config.batch % self.parts:
             raise UsageError(f"--batch {config.batch} cannot be cut into {self.parts} micro-batches")
+        self.timeline: Timeline = Timeline()
         self.steps = 0
         self.forwarded = 0  # micro-batches, of all batches
         self.updates = 0
@@ -155,11 +157,12 @@ class PipeDream(Way):
             came = torch.empty(self.shape, dtype=dtype, device=self.job.device)
             dist.recv(came, src=self.stage - 1)
             came.requires_grad_()
-        result = self._through(weights, came)
-        if self.is_last:
-            _, y = self._micro_batch(number)
-            result = loss_of(result, y) / self.parts
-        else:
+        with self.timeline.span("forward"):
+            result = self._through(weights, came)
+            if self.is_last:
+                _, y = self._micro_batch(number)
+                result = loss_of(result, y) / self.parts
+        if not self.is_last:
             self._send(result.detach(), self.stage + 1)
         self.in_flight.append(Flight(weights, came, result))
         self._drop_versions()
@@ -182,7 +185,8 @@ class PipeDream(Way):
         if not self.is_last:
             gradient = torch.empty_like(flight.result)
             dist.recv(gradient, src=self.stage + 1)
-        flight.result.backward(gradient)
+        with self.timeline.span("backward"):
+            flight.result.backward(gradient)
         if not self.is_first:
             assert flight.came.grad is not None
             self._send(flight.came.grad, self.stage - 1)

@@ -25,6 +25,7 @@ from torch.distributed.pipelining import (
 
 from kolo_train.config import UsageError
 from kolo_train.models import Layers, loss_of
+from kolo_train.timeline import Timeline
 from kolo_train.ways.base import State, Way, gathered, merged
 
 
@@ -54,6 +55,9 @@ class Pipeline(Way):
             PipelineStage(part, i, total, self.job.device, group=group)
             for i, part in zip(mine, self.parts, strict=True)
         ]
+        self.timeline = Timeline()
+        for stage in stages:
+            self.timeline.watch(stage)
         self.schedule = self.make_schedule(stages)
         return self.parts
 
