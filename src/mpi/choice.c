@@ -2,17 +2,35 @@
 /* Calls that move data go where they are faster: a trial of each size tells. MPI may read the memory of
  * another process at once, or know the machine better than kolo does.
  *
- * A trial is a series of calls, counted alike on all ranks: some by kolo, some by MPI, and some by kolo
- * once more, so that cold memory is no reason. The first calls of a part are not timed. Of the others the
- * second shortest counts, because other processes lengthen calls and never shorten them. At the end the
- * ranks add up their times, and so decide alike. After some thousands of calls the next trial begins.
+ * A trial is a series of calls, counted alike on all ranks: a part by kolo, a part by MPI, and so on. The
+ * first calls of a part are not timed. The ranks add up their times of each part. The median of the
+ * parts counts: other processes lengthen a few parts, but a wait that comes in every tenth call, as on
+ * crowded cores, lengthens most. Kolo has to be clearly faster. After some thousands of calls the next
+ * trial begins.
  *
  * Reductions take no part: kolo and MPI may add in different orders, and a program's sums must not
  * depend on a clock. */
 #include "shim.h"
 
-enum { WARM = 2, TIMED = 8, PART = WARM + TIMED, FIRST = 2 * PART, TRIAL = FIRST + 2 * PART };
-enum { NEXT_TRIAL = 8192, BETTER_PERCENT = 95 };
+#include <string.h>
+
+enum { NEXT_TRIAL = 8192, FASTER_PERCENT = 95, LONG_BYTES = 1 << 16 };
+
+/* Calls of a part. Long calls vary less, and many of them take long. */
+struct part {
+    uint32_t warm, calls;
+};
+static const struct part short_part = {2, 10}, long_part = {1, 3};
+
+static const struct part *part_of(size_t bytes)
+{
+    return bytes < LONG_BYTES ? &short_part : &long_part;
+}
+
+static uint32_t trial_of(size_t bytes)
+{
+    return 2 * KMPI_PARTS * part_of(bytes)->calls;
+}
 
 /* The call that this thread times. */
 static __attribute__((tls_model("initial-exec"))) _Thread_local struct {
@@ -32,12 +50,6 @@ static struct kmpi_choice *choice_of(struct kmpi_comm *c, enum kmpi_coll coll, s
     return &c->choices[row[coll]][log < KMPI_SIZES ? log : KMPI_SIZES - 1];
 }
 
-/* Whether call number `n` of a trial is MPI's. */
-static bool is_for_mpi(uint32_t n)
-{
-    return n >= FIRST && n < FIRST + PART;
-}
-
 enum kmpi_why kmpi_choose(struct kmpi_comm *c, enum kmpi_coll coll, size_t bytes)
 {
     timed.comm = NULL;
@@ -46,31 +58,46 @@ enum kmpi_why kmpi_choose(struct kmpi_comm *c, enum kmpi_coll coll, size_t bytes
     }
     struct kmpi_choice *choice = choice_of(c, coll, bytes);
     const uint32_t n = choice->calls++;
-    if (__builtin_expect(n >= TRIAL, 1)) {
+    if (__builtin_expect(n >= trial_of(bytes), 1)) {
         if (choice->calls == NEXT_TRIAL) {
-            choice->calls = PART; /* kolo is warm */
+            choice->calls = 0;
         }
         return choice->is_mpi ? KMPI_SLOWER : KMPI_SERVED;
-    }
-    if (n % PART == 0 && n <= FIRST) {
-        choice->shortest_ns[is_for_mpi(n)][0] = choice->shortest_ns[is_for_mpi(n)][1] = UINT32_MAX;
     }
     timed.comm = c;
     timed.choice = choice;
     timed.coll = coll;
     timed.bytes = bytes;
     timed.begin_ns = kmpi_now_ns();
-    return is_for_mpi(n) ? KMPI_TRIAL : KMPI_SERVED;
+    return n / part_of(bytes)->calls % 2 == 0 ? KMPI_SERVED : KMPI_TRIAL;
+}
+
+static uint64_t median(uint64_t ns[KMPI_PARTS])
+{
+    for (int i = 1; i < KMPI_PARTS; i++) {
+        const uint64_t now = ns[i];
+        int at = i;
+        for (; at > 0 && ns[at - 1] > now; at--) {
+            ns[at] = ns[at - 1];
+        }
+        ns[at] = now;
+    }
+    return ns[KMPI_PARTS / 2];
 }
 
 /* All ranks have timed the same calls. */
 static void decide(struct kmpi_comm *c, struct kmpi_choice *choice)
 {
-    uint64_t ns[2] = {choice->shortest_ns[0][1], choice->shortest_ns[1][1]};
-    if (kolo_all_reduce(ns, ns, 2, KOLO_UINT64, KOLO_SUM, c->kolo, NULL) == KOLO_OK) {
-        choice->is_mpi = ns[1] * 100 < ns[0] * BETTER_PERCENT;
+    uint64_t ns[2][KMPI_PARTS];
+    memcpy(ns, choice->ns, sizeof ns);
+    if (kolo_all_reduce(ns, ns, sizeof ns / sizeof ns[0][0], KOLO_UINT64, KOLO_SUM, c->kolo,
+                        NULL) == KOLO_OK) {
+        const struct part *part = part_of(timed.bytes);
+        const uint64_t kolo_ns = median(ns[0]), mpi_ns = median(ns[1]);
+        const double calls = (double)(part->calls - part->warm) * c->nranks;
+        choice->is_mpi = kolo_ns * 100 > mpi_ns * FASTER_PERCENT;
         kmpi_log(c, "%s of %zu bytes: kolo %.2f us, MPI %.2f us", kmpi_coll_name(timed.coll),
-                 timed.bytes, (double)ns[0] / 1000 / c->nranks, (double)ns[1] / 1000 / c->nranks);
+                 timed.bytes, (double)kolo_ns / 1000 / calls, (double)mpi_ns / 1000 / calls);
     }
 }
 
@@ -78,15 +105,13 @@ static void end_timed(void)
 {
     struct kmpi_choice *choice = timed.choice;
     struct kmpi_comm *c = timed.comm;
-    const int64_t ns = kmpi_now_ns() - timed.begin_ns;
-    const uint32_t n = choice->calls - 1, now = ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
-    uint32_t *shortest = choice->shortest_ns[is_for_mpi(n)];
+    const uint64_t now = (uint64_t)(kmpi_now_ns() - timed.begin_ns);
+    const struct part *part = part_of(timed.bytes);
+    const uint32_t n = choice->calls - 1, at = n / part->calls;
+    uint64_t *ns = &choice->ns[at % 2][at / 2];
     timed.comm = NULL;
-    if (n % PART >= WARM && now < shortest[1]) {
-        shortest[1] = now < shortest[0] ? shortest[0] : now;
-        shortest[0] = now < shortest[0] ? now : shortest[0];
-    }
-    if (n == TRIAL - 1) {
+    *ns = n % part->calls < part->warm ? 0 : *ns + now;
+    if (n == trial_of(timed.bytes) - 1) {
         decide(c, choice);
     }
 }

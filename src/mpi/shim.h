@@ -61,11 +61,13 @@ enum kmpi_why {
     KMPI_WHYS
 };
 
+enum { KMPI_PARTS = 5 }; /* of a trial, by kolo and by MPI each; an odd number */
+
 /* Where calls of one size go. */
 struct kmpi_choice {
-    uint32_t calls;             /* of this trial, and after it */
-    uint32_t shortest_ns[2][2]; /* of kolo's calls, and of MPI's: the two shortest */
+    uint32_t calls; /* of this trial, and after it */
     bool is_mpi;
+    uint64_t ns[2][KMPI_PARTS]; /* of kolo's parts, and of MPI's */
 };
 enum { KMPI_MOVES = 6, KMPI_SIZES = 32 }; /* names that have a choice; powers of two of bytes */
 

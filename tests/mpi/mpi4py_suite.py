@@ -279,6 +279,12 @@ def compare(mpi, ranks, options):
     return not different and used and bool(over.ended), lines + different
 
 
+def stop(*_):
+    """End the job, too. timeout(1) sends its signal twice, and the second must not keep the job alive."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(143)
+
+
 def main():
     if sys.argv[1:2] == ["--rank"]:
         return be_rank(sys.argv[2], sys.argv[3:])
@@ -297,7 +303,7 @@ def main():
         return 0
     cases = [(mpi, int(n)) for mpi in options.mpi.split(",") for n in options.ranks.split(",")
              if os.path.exists(os.path.join(ROOT, ".venv-peers", mpi, "bin/mpirun"))]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends the job, too
+    signal.signal(signal.SIGTERM, stop)
     failed = 0
     for number, (mpi, ranks) in enumerate(cases, 1):
         good, lines = compare(mpi, ranks, options)

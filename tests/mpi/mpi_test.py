@@ -59,6 +59,11 @@ def run(mpi, ranks, program, *args, kolo=True, options=(), **env):
     return ran.returncode, ran.stdout
 
 
+def said(word, out):
+    """Whether a rank printed a word. A launcher may put the next line of another rank right behind it."""
+    return re.search("^" + word, out, re.MULTILINE) is not None
+
+
 def test_progress(mpi, program):
     status, out = run(mpi, 2, program, KOLO_MPI="all", **NO_SINGLE_COPIES)
     tap.check((status, out.strip()) == (0, "right"), f"{mpi[0]}: a wait in a collective lets messages move",
@@ -75,7 +80,7 @@ def test_same(mpi, program):
 
 def test_all(mpi, program):
     status, out = run(mpi, 3, program, "2", "1000" if LONG else "100", KOLO_MPI="all", KOLO_DEBUG="INFO")
-    tap.check(status == 0 and "same\n" in out and "Alltoallv -> kolo" in out and "Gatherv -> kolo" in out,
+    tap.check(status == 0 and said("same", out) and "Alltoallv -> kolo" in out and "Gatherv -> kolo" in out,
               f"{mpi[0]}: so do those that kolo serves if it is told to", str(status), *out.splitlines()[-5:])
 
 
@@ -86,7 +91,7 @@ def test_log(mpi, program):
     tap.check("-> MPI: an inter-communicator" in out and "-> MPI: kolo has no such operation" in out,
               f"{mpi[0]}: the log says which calls go to MPI, and why")
     status, out = run(mpi, 2, program, "1", "60", KOLO_DEBUG="INFO", KOLO_MPI="off")
-    tap.check(status == 0 and "same" in out and "-> kolo" not in out, f"{mpi[0]}: KOLO_MPI=off leaves all calls to MPI",
+    tap.check(status == 0 and said("same", out) and "-> kolo" not in out, f"{mpi[0]}: KOLO_MPI=off leaves all calls to MPI",
               *out.splitlines()[-5:])
 
 
@@ -117,7 +122,7 @@ def test_choice(mpi, program):
     for ranks in (2, 3):
         status, out = run(mpi, ranks, program, KOLO_DEBUG="INFO")
         tried = set(re.findall(r"calls of (\w+) -> MPI: a trial", out))
-        tap.check(status == 0 and "right\n" in out and tried == {"Bcast", "Alltoall"},
+        tap.check(status == 0 and said("right", out) and tried == {"Bcast", "Alltoall"},
                   f"{mpi[0]}: calls that move data are tried by kolo and by MPI, {ranks} ranks", str(status),
                   *out.splitlines()[-5:])
 
@@ -142,7 +147,7 @@ def test_fortran(mpi, program):
     for ranks in (2, 3):
         status, out = run(mpi, ranks, program, KOLO_MPI="all", KOLO_DEBUG="INFO")
         served = set(re.findall(r"calls of (\w+) -> kolo", out))
-        tap.check(status == 0 and "right\n" in out and "-> MPI" not in out and len(served) == 14,
+        tap.check(status == 0 and said("right", out) and "-> MPI" not in out and len(served) == 14,
                   f"{mpi[0]}: the 14 collectives of a Fortran program go to kolo, with {ranks} ranks", str(status),
                   " ".join(sorted(served)), *out.splitlines()[-5:])
 
