@@ -4,7 +4,7 @@
 
 usage: elastic.py [-n RANKS] [--seconds S] [--every S] [--way WAY] [--kolo FILE]   (options of kolo_train may follow --)
 
-A rank, chosen at random, is killed each --every seconds; `kolo run` starts another in its place. What is shown:
+A rank, chosen at random, is killed each --every seconds; `kolo run` starts another in its place. It prints
 how long a step took through a death, the first try included, beside the other steps; how many steps one rank
 makes with the same losses; and both curves of the loss.
 """
@@ -36,7 +36,7 @@ def ranks_of(launcher):
 
 
 def disturbed(args, checkpoint):
-    """What the ranks have come to after the time, and how many were killed."""
+    """The figures of the run so far, and the number of kills."""
     job = start(args, f"2:{args.ranks}", FOREVER, checkpoint)
     while not Path(checkpoint).exists() and job.poll() is None:
         time.sleep(0.1)

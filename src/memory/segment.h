@@ -2,7 +2,8 @@
 /* Memory of this process that other processes can map: sealed memfds.
  *
  * A memfd has no name in any file system and leaves nothing behind after SIGKILL. Pages are
- * reserved when they are handed out. So lack of memory is an error here and never a SIGBUS later.
+ * reserved when they are handed out, those of kolo_segment_create() before their owner writes them.
+ * So lack of memory is an error here and never a SIGBUS later.
  *
  * Requests below KOLO_SEGMENT_BIG share slabs. Larger ones get a segment of their own. Any thread
  * may call any function. A forked child starts with an empty store. Segments of the parent stay

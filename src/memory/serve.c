@@ -246,8 +246,8 @@ static void serve_clients(struct clients *clients)
         }
     }
     while (clients->count > 0 && clients->deadline[0] < kolo_now_us()) {
-        (void)serve_client(
-            clients->poll[FIRST_CLIENT].fd); /* asked while this process was stopped */
+        /* It may have asked while this process was stopped. */
+        (void)serve_client(clients->poll[FIRST_CLIENT].fd);
         remove_client(clients, 0);
     }
 }

@@ -51,13 +51,13 @@ class Timeline:
 
     @contextmanager
     def span(self, kind: str) -> Iterator[None]:
-        """What is computed within."""
+        """Note the computation within."""
         begin = time.time_ns()
         yield
         self.spans.append(Span(kind, begin, time.time_ns()))
 
     def watch(self, stage: Any) -> None:
-        """Note what a stage of PyTorch's pipelines computes."""
+        """Note the computation of a stage of PyTorch's pipelines."""
         stage.forward_one_chunk = self._timed("forward", stage.forward_one_chunk)
         stage.backward_one_chunk = self._timed("backward", stage.backward_one_chunk)
 

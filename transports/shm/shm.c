@@ -234,8 +234,8 @@ static void fill_handle(const struct kolo_endpoint *ep, uint32_t id, uint64_t of
     memcpy(mem->handle, &handle, sizeof handle);
 }
 
-/* Many ranks share each core. They use little of the memory that they show one another, and to make
- * and end its pages was most of the time in which 512 ranks came up on 2 cores. */
+/* Many ranks share each core. They use little of the memory that they show one another. To make
+ * and free its pages took two fifths of the processor time of 256 ranks that came up on 2 cores. */
 static bool is_crowded(const struct kolo_endpoint *ep)
 {
     enum { CROWD = 8 };

@@ -74,10 +74,16 @@ kolo_status kolo_links_make_outbox(struct kolo_comm *c)
     if (c->links.slots.ptr != NULL || c->links.mapper == NULL) {
         return KOLO_OK;
     }
-    KOLO_TRY(c->links.mapper->transport->map(c->links.mapper->endpoint, NULL, outbox_bytes(c),
-                                             &c->links.slots));
-    KOLO_TRY(kolo_segment_reserve_at((char *)c->links.slots.ptr + long_bytes(c),
-                                     outbox_bytes(c) - long_bytes(c)));
+    struct kolo_mem slots;
+    const struct kolo_opened *mapper = c->links.mapper;
+    KOLO_TRY(mapper->transport->map(mapper->endpoint, NULL, outbox_bytes(c), &slots));
+    const kolo_status st =
+        kolo_segment_reserve_at((char *)slots.ptr + long_bytes(c), outbox_bytes(c) - long_bytes(c));
+    if (st != KOLO_OK) {
+        mapper->transport->unmap(mapper->endpoint, &slots);
+        return st;
+    }
+    c->links.slots = slots;
     (void)madvise(c->links.slots.ptr, c->links.slots.len, MADV_HUGEPAGE);
     c->links.exec_env.slots[c->ranks.rank] = c->links.slots.ptr;
     memcpy(head->slots, c->links.slots.handle, sizeof head->slots);
