@@ -33,8 +33,7 @@ ITEM_BYTES = {
 
 
 def sampled(step: int, steps: int, period: int = 1) -> bool:
-    """This step is profiled. Calls that come once in a period are seen as often as they come: there, the steps
-    of one period are."""
+    """This step is profiled. A way whose calls come once in a period has all steps of one period profiled."""
     if period > 1:
         return FIRST_STEP <= step < FIRST_STEP + period
     every = max(SAMPLES, steps // SAMPLES)
@@ -42,7 +41,7 @@ def sampled(step: int, steps: int, period: int = 1) -> bool:
 
 
 def formula(config: Config, ranks: int, parameters: int) -> tuple[str, float] | None:
-    """What a step hands to calls on the rank that hands over most, in words and in bytes. P: the parameters,
+    """The bytes that a step hands to calls, on the rank with the most, in words and as a number. P: the parameters,
     N: the ranks, S: --local-steps, A: the activations between two blocks. None where there is no formula here."""
     hosts = ranks // config.host_ranks if config.host_ranks else 1
     if config.accumulate > 1 or config.compresses or hosts > 1:
@@ -60,7 +59,7 @@ def formula(config: Config, ranks: int, parameters: int) -> tuple[str, float] | 
         case "local-sgd" if not config.half:
             told = "P/S", parameters / config.local_steps
         case "ps-sync" | "ps-async" | "ps-hybrid":
-            told = "(N-1)P", (ranks - 1.0) * parameters
+            told = "(N - 1)P", (ranks - 1.0) * parameters
         case "pp-gpipe" | "pp-1f1b" | "pp-pipedream" | "pp-2bw" if between and ranks > 2:
             told = "2A", 2.0 * between
         case "pp-interleaved" if between and ranks > 2:

@@ -95,7 +95,7 @@ class Config:
         """Raises UsageError where options do not go together with each other or `ranks` ranks."""
         if self.parallel == "single" and ranks != 1:
             raise UsageError(f"--parallel single takes one rank, not {ranks}: give -n 1")
-        if self.parallel.startswith("ps-") and ranks < 2:
+        if self.has_server and ranks < 2:
             raise UsageError(f"--parallel {self.parallel} takes a server and workers: give -n 2 or more")
         if self.width % self.heads:
             raise UsageError(f"--width {self.width} is not a multiple of --heads {self.heads}")
@@ -132,7 +132,7 @@ class Config:
         if self.parallel not in ELASTIC:
             ways = ", ".join(ELASTIC)
             raise UsageError(f"--elastic takes --parallel {ways}, not {self.parallel}: its ranks divide the state")
-        if self.parallel.startswith("ps-") and self.elastic[0] < 2:
+        if self.has_server and self.elastic[0] < 2:
             raise UsageError(f"--parallel {self.parallel} takes a server and workers: give --elastic 2:N or more")
         if self.backend != "kolo" or self.device != "cpu":
             raise UsageError("--elastic takes --backend kolo and --device cpu")
@@ -147,7 +147,7 @@ class Config:
             return
         if self.backend != "kolo" or self.device != "cpu" or ranks < 2:
             raise UsageError("--predict takes --backend kolo, --device cpu and two ranks or more")
-        if self.elastic or self.parallel.startswith("ps-") or self.codecs != "none":
+        if self.elastic or self.has_server or self.codecs != "none":
             raise UsageError("--predict takes ways whose ranks make their steps together, without codecs")
 
     def _validate_codec(self) -> None:
@@ -169,6 +169,11 @@ class Config:
     def codecs(self) -> str:
         """How float32 travels: by --codec, or by the way's own codecs."""
         return "int8 and int4" if self.parallel == "zero++" else self.codec
+
+    @property
+    def has_server(self) -> bool:
+        """A rank keeps the parameters, and the others are its workers."""
+        return self.parallel.startswith("ps-")
 
     @property
     def compresses(self) -> bool:

@@ -350,7 +350,7 @@ def run_elastic(config: Config, quiet: bool = False) -> Report | None:
 
 
 def _trainer_of(config: Config) -> type[Trainer]:
-    if config.parallel.startswith("ps-"):
+    if config.has_server:
         from kolo_train.elastic_server import ServerTrainer
 
         return ServerTrainer

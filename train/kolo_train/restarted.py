@@ -27,7 +27,7 @@ class RestartedMembers:
     def __init__(self, config: Config) -> None:
         assert config.elastic is not None
         self.least, self.most = config.elastic
-        if config.parallel.startswith("ps-"):
+        if config.has_server:
             raise UsageError("torchrun's agent ends all workers when one dies: start a parameter server by kolo run")
         job = join(config)
         self.rank, self.size = job.rank, job.ranks

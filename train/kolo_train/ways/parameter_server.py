@@ -36,11 +36,11 @@ SERVER = 0
 
 
 class Then(IntEnum):
-    """What a worker does once it has the server's answer."""
+    """A worker's next act, as the server's answer says."""
 
     STEP = 0
     END = 1
-    REGROUP = 2  # the workers are about to be others
+    REGROUP = 2  # the group changes
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Lost:
 
 @dataclass
 class Pull:
-    """The server's answer: weights [parameters] of `version`, and what comes then."""
+    """The server's answer: weights [parameters] of `version`, and the worker's next act."""
 
     version: int
     then: Then
