@@ -1528,11 +1528,7 @@ int cuStreamWaitEvent(kolo_cuda_stream stream, kolo_cuda_event event, unsigned)
         return kCaptureIsolation;
     }
     const Token token = e->recorded;
-    const auto wait = [token] {
-        while (token != nullptr && !token->load() && fault == 0) {
-            std::this_thread::yield();
-        }
-    };
+    const auto wait = [token] { WaitUntil([&] { return token == nullptr || token->load(); }); };
     Queue(StreamOf(stream), wait, kWaits);
     return KOLO_CUDA_OK;
 }

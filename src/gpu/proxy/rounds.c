@@ -4,6 +4,7 @@
 
 #include "util/util.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -154,6 +155,8 @@ static kolo_status wait_for_stream(const struct kolo_rounds *r, uint64_t rounds)
         }
         if (waited > SPIN_US) {
             (void)nanosleep(&nap, NULL);
+        } else {
+            (void)sched_yield(); /* the core may be what the other end waits for */
         }
     }
     return KOLO_OK;
