@@ -13,6 +13,7 @@
 #include "fake_queues.h"
 #include "fake_strict.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -436,13 +437,16 @@ Event *EventOf(kolo_cuda_event event)
     return reinterpret_cast<Event *>(event);
 }
 
+// Naps get longer, because what it waits for needs the core that many waiting streams would take.
 template <class Holds> void WaitUntil(const Holds &holds)
 {
+    constexpr int kYields = 20, kNaps = 8, kLongest = 5;
     for (int polls = 0; !holds() && fault == 0; polls++) {
-        if (polls < 100) {
+        if (polls < kYields) {
             std::this_thread::yield();
-        } else { // what it waits for needs the core
-            std::this_thread::sleep_for(std::chrono::microseconds(50));
+        } else {
+            const int doubled = std::min((polls - kYields) / kNaps, kLongest);
+            std::this_thread::sleep_for(std::chrono::microseconds(50 << doubled));
         }
     }
 }
