@@ -174,10 +174,11 @@ static kolo_status too_late(const struct kolo_comm *c, int late)
                      late, c->ranks.rank, limit_of(c));
 }
 
-/* The barrier that ends the creation, on the board. Ranks that come together do not sleep. */
+/* The barrier that ends the creation, on the board. Ranks that come together do not sleep. A rank
+ * that waits for another one's memory times out first, and says so: this one waits longer. */
 static kolo_status await_board(const struct kolo_comm *c, struct kolo_boot *boot)
 {
-    const double deadline_us = kolo_now_us() + limit_of(c) * 1e3;
+    const double deadline_us = kolo_now_us() + (limit_of(c) + LATE_MS) * 1e3;
     const struct kolo_board_slot *slot = c->health.board->slot;
     int late = 0;
     atomic_store(&c->health.slot->is_ready, 1);
