@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a new group costs over kolo and over gloo: time until it has made its first call, and memory.
 
-usage: torchrun --nproc-per-node 2 groups.py [COUNT]   (kolo_torch on PYTHONPATH)
-Makes COUNT groups of all ranks with each backend, by turns. Prints medians of rank 0 in ms: new_group() alone,
-with its first all-reduce, destroy; and the growth of the proportional set size (PSS) of all ranks, in MB a group and rank.
+usage: torchrun --nproc-per-node 2 groups.py [COUNT] [DEFAULT]   (kolo_torch on PYTHONPATH)
+Makes COUNT groups of all ranks with each backend, by turns, where the default group is of DEFAULT (cpu:gloo).
+Without a group of kolo that stays, each new one starts and ends kolo's threads. Prints medians of rank 0 in ms:
+new_group() alone, with its first all-reduce, destroy; and the growth of the proportional set size (PSS) of all ranks,
+in MB a group and rank.
 """
 import gc
 import statistics
@@ -35,7 +37,7 @@ def one_group(backend):
 
 def main():
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 20
-    dist.init_process_group("cpu:gloo")
+    dist.init_process_group(sys.argv[2] if len(sys.argv) > 2 else "cpu:gloo")
     rows = {"gloo": [], "kolo": []}
     for backend in rows:
         dist.destroy_process_group(one_group(backend)[2])  # loads what the first group loads

@@ -49,7 +49,16 @@ struct kolo_meet {
 
 struct kolo_boot;
 
-/* Join as `rank` of `nranks`. Returns when all ranks have joined. With `host_hub` this process also
+/* A first exchange, as by kolo_boot_all_gather(). A rank sends its part as soon as it has proved the
+ * secret, so the exchange takes no time of its own. */
+struct kolo_boot_first {
+    const void *mine;
+    size_t bytes;
+    void *all;
+};
+
+/* Join as `rank` of `nranks`. Returns when all ranks have joined, and the first exchange is over
+ * (`first` is NULL if there is none). With `host_hub` this process also
  * runs the hub (rank 0 of an environment launch). For an id, its creator runs the hub. Any number
  * of ranks may be threads of one process. `timeout_ms` > 0 bounds this call and each exchange after
  * it.
@@ -59,7 +68,8 @@ struct kolo_boot;
  * another secret gets INVALID, while the others go on waiting: a process without the secret cannot
  * stop them. The text of their time-out mentions it. */
 KOLO_CHECK kolo_status kolo_boot_open(const struct kolo_meet *meet, int nranks, int rank,
-                                      bool host_hub, int timeout_ms, struct kolo_boot **out);
+                                      bool host_hub, int timeout_ms,
+                                      const struct kolo_boot_first *first, struct kolo_boot **out);
 /* all[r*bytes ...] = rank r's mine[bytes]; `bytes` equal on all ranks (else MISMATCH), at most
  * KOLO_BOOT_MAX_BYTES / nranks. One thread at a time. An error is final: only close may follow. */
 KOLO_CHECK kolo_status kolo_boot_all_gather(struct kolo_boot *boot, const void *mine, size_t bytes,
@@ -70,11 +80,17 @@ KOLO_CHECK kolo_status kolo_boot_spread(struct kolo_boot *boot, void *data, size
 KOLO_CHECK kolo_status kolo_boot_barrier(struct kolo_boot *boot);
 /* Between exchanges: whether the next one will fail because a rank died. */
 bool kolo_boot_has_ended(const struct kolo_boot *boot);
+/* Between exchanges: whether this rank may wait for others elsewhere. The parent may say no, or the
+ * others wait for memory of this process in vain (SYSTEM). */
+KOLO_CHECK kolo_status kolo_boot_may_wait(const struct kolo_boot *boot);
 /* Between exchanges: this rank misses a peer, which may have left because of another rank. Ask the
  * hub for the cause, for at most a second. INPROGRESS: the hub knows none. */
 KOLO_CHECK kolo_status kolo_boot_why(struct kolo_boot *boot);
 /* This rank cannot go on: send the others the error of this thread. */
 void kolo_boot_give_up(struct kolo_boot *boot, kolo_status status);
+/* All ranks have come as far as this one, as it knows from elsewhere. So none of them needs the hub
+ * any more, and kolo_boot_close() does not wait for the hub. */
+void kolo_boot_is_over(struct kolo_boot *boot);
 /* Leave. The process that runs the hub first waits until the hub has delivered all its output. NULL
  * is allowed. */
 void kolo_boot_close(struct kolo_boot *boot);

@@ -471,3 +471,16 @@ kolo_status kolo_boot_hub_start(const struct kolo_meet *meet, const int listener
     }
     return KOLO_OK;
 }
+
+kolo_status kolo_boot_host(const struct kolo_meet *meet, int nranks, int rank)
+{
+    int listener[2] = {-1, -1};
+    KOLO_AWAIT(kolo_boot_listen(meet, &listener[0]));
+    const kolo_status st =
+        meet->place.family != 0 ? kolo_boot_listen_net(meet, &listener[1]) : KOLO_OK;
+    if (st != KOLO_OK) {
+        close(listener[0]);
+        return st;
+    }
+    return kolo_boot_hub_start(meet, listener, nranks, rank);
+}

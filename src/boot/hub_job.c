@@ -182,6 +182,12 @@ static bool is_wrong(const struct kolo_hub *hub, const struct kolo_conn *conn,
     return true;
 }
 
+/* Until when the others may take to contribute. */
+static double exchange_deadline(const struct kolo_conn *conn)
+{
+    return conn->arrived ? kolo_now_us() + conn->hello.timeout_ms * 1e3 : INFINITY;
+}
+
 static void welcome_ranks(struct kolo_hub *hub)
 {
     const int32_t host_rank = hub->host_rank;
@@ -190,7 +196,7 @@ static void welcome_ranks(struct kolo_hub *hub)
         struct kolo_conn *conn = hub->conns[i];
         if (conn->state == KOLO_CONN_JOINED) {
             put_frame(conn, KOLO_BOOT_WELCOME, &host_rank, sizeof host_rank, 0);
-            conn->deadline_us = INFINITY;
+            conn->deadline_us = exchange_deadline(conn);
         }
     }
 }
@@ -379,9 +385,10 @@ static bool begin_spread(struct kolo_hub *hub, struct kolo_conn *conn)
     return conn->in.len <= (conn->rank == 0 ? KOLO_BOOT_SPREAD_BYTES : 0);
 }
 
+/* The first exchange begins with the first rank that has joined. */
 bool kolo_hub_begin(struct kolo_hub *hub, struct kolo_conn *conn)
 {
-    if (!hub->complete || conn->in.seq != hub->seq || conn->arrived || conn->said_bye) {
+    if (conn->in.seq != hub->seq || conn->arrived || conn->said_bye) {
         return false;
     }
     if (!hub->exchanging && !open_exchange(hub, conn)) {
@@ -426,7 +433,9 @@ static void answer_exchange(struct kolo_hub *hub, const struct kolo_boot_header 
 void kolo_hub_end(struct kolo_hub *hub, struct kolo_conn *conn)
 {
     conn->arrived = true;
-    conn->deadline_us = kolo_now_us() + conn->hello.timeout_ms * 1e3;
+    if (hub->complete) { /* else the time left to join is the limit */
+        conn->deadline_us = exchange_deadline(conn);
+    }
     hub->narrived++;
     if (hub->narrived < hub->nranks) {
         return;

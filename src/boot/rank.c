@@ -7,6 +7,7 @@
  * If a connection ends before the hub has acknowledged the rank, the rank connects again. The hub
  * may have closed it for another connection, or may be starting anew. */
 #include "boot/wire.h"
+#include "util/descriptor.h"
 
 #include <errno.h>
 #include <math.h>
@@ -31,13 +32,15 @@ struct kolo_boot {
     int rank, nranks, timeout_ms;
     int host_rank;    /* the rank whose process runs the hub; -1: not known */
     bool hub_is_here; /* this process runs the hub */
+    bool served;      /* the other ranks have taken all that they need of the hub */
     bool encrypts;    /* KOLO_ENCRYPT */
     bool joined;      /* the hub acknowledged this rank */
     bool complete;    /* the hub acknowledged all ranks */
     kolo_status error;
     struct kolo_boot_guard guard;
     uint32_t seq;
-    double deadline_us; /* of the present step */
+    double deadline_us;                  /* of the present step */
+    const struct kolo_boot_first *first; /* until all have joined; NULL: none */
 };
 
 /* ---- bytes over the connection ---- */
@@ -75,8 +78,9 @@ static kolo_status check_parent(const struct kolo_boot *boot)
 }
 
 /* Other ranks may wait for memory of this process, which has no descriptor left to accept them. */
-static kolo_status check_descriptors(const struct kolo_boot *boot)
+kolo_status kolo_boot_may_wait(const struct kolo_boot *boot)
 {
+    KOLO_TRY(check_parent(boot));
     return boot->meet.starved == NULL || !boot->meet.starved()
                ? KOLO_OK
                : kolo_fail(KOLO_ERR_SYSTEM,
@@ -88,13 +92,12 @@ static kolo_status wait_for(const struct kolo_boot *boot, short events)
 {
     for (;;) {
         const double left_ms = (boot->deadline_us - kolo_now_us()) / 1e3;
-        struct pollfd poll_one = {.fd = boot->fd, .events = events};
-        const int n = left_ms <= 0 ? 0 : poll(&poll_one, 1, (int)fmin(left_ms + 1, LOOK_MS));
+        const int most_ms = (int)fmin(left_ms + 1, LOOK_MS);
+        const int n = left_ms <= 0 ? 0 : kolo_poll_soon(boot->fd, events, most_ms);
         if (n > 0) {
             return KOLO_OK;
         }
-        KOLO_TRY(check_parent(boot));
-        KOLO_TRY(check_descriptors(boot));
+        KOLO_TRY(kolo_boot_may_wait(boot));
         if (n < 0 && errno != EINTR) {
             return kolo_fail(KOLO_ERR_SYSTEM, "poll: %s", strerror(errno));
         }
@@ -264,6 +267,9 @@ static kolo_status answer_hub(struct kolo_boot *boot)
         return no_crypto();
     }
     KOLO_TRY(put_frame(boot, KOLO_BOOT_PROVE, NULL, 0));
+    if (boot->first != NULL) {
+        KOLO_TRY(put_frame(boot, KOLO_BOOT_GATHER, boot->first->mine, boot->first->bytes));
+    }
     boot->host_rank = challenge.host_rank;
     return take_frame(boot, KOLO_BOOT_JOINED, NULL, 0);
 }
@@ -300,32 +306,15 @@ static kolo_status try_join(struct kolo_boot *boot)
     return KOLO_OK;
 }
 
-/* Start the hub, unless this process or another one listens already. */
-static kolo_status host_hub_once(const struct kolo_boot *boot, bool *hosting)
-{
-    int listener[2] = {-1, -1};
-    kolo_status st = *hosting ? KOLO_INPROGRESS : kolo_boot_listen(&boot->meet, &listener[0]);
-    if (st != KOLO_OK) {
-        return st;
-    }
-    if (boot->meet.place.family != 0) {
-        st = kolo_boot_listen_net(&boot->meet, &listener[1]);
-    }
-    if (st != KOLO_OK) {
-        close(listener[0]);
-        return st;
-    }
-    KOLO_TRY(kolo_boot_hub_start(&boot->meet, listener, boot->nranks, boot->rank));
-    *hosting = true;
-    return KOLO_OK;
-}
-
 static kolo_status join_hub(struct kolo_boot *boot, bool host_hub)
 {
     bool hosting = !host_hub;
     useconds_t pause_us = RETRY_FIRST_US;
     for (;;) {
-        KOLO_TRY(host_hub_once(boot, &hosting));
+        const kolo_status hosts =
+            hosting ? KOLO_OK : kolo_boot_host(&boot->meet, boot->nranks, boot->rank);
+        KOLO_TRY(hosts == KOLO_INPROGRESS ? KOLO_OK : hosts);
+        hosting = hosts == KOLO_OK;
         const kolo_status st = try_join(boot);
         if (st != KOLO_INPROGRESS) {
             return st;
@@ -342,24 +331,37 @@ static kolo_status join_hub(struct kolo_boot *boot, bool host_hub)
     }
 }
 
-static kolo_status check_ranks(const struct kolo_meet *meet, int nranks, int rank, int timeout_ms)
+/* The answer to an exchange: its place has `total` bytes. */
+static kolo_status take_all(struct kolo_boot *boot, void *all, size_t total)
 {
-    KOLO_TRY(kolo_check_range("nranks", nranks, 1, KOLO_BOOT_MAX_RANKS));
-    KOLO_TRY(kolo_check_range("rank", rank, 0, nranks - 1));
-    if (timeout_ms < 1) {
-        return kolo_fail(KOLO_ERR_INVALID, "timeout_ms is %d; it must be positive", timeout_ms);
-    }
-    if (meet->name[0] == '\0' || strnlen(meet->name, sizeof meet->name) == sizeof meet->name) {
-        return kolo_fail(KOLO_ERR_INVALID, "the meeting point's name is empty or too long");
-    }
+    boot->deadline_us = kolo_now_us() + (boot->timeout_ms + GRACE_MS) * 1e3;
+    KOLO_TRY(take_frame(boot, KOLO_BOOT_ALL, all, total));
+    boot->seq++;
     return KOLO_OK;
 }
 
+static kolo_status join_and_exchange(struct kolo_boot *boot, bool host_hub)
+{
+    const struct kolo_boot_first *first = boot->first;
+    if (boot->nranks == 1 && host_hub) {
+        if (first != NULL) { /* without a connection */
+            memcpy(first->all, first->mine, first->bytes);
+        }
+        return KOLO_OK;
+    }
+    KOLO_TRY(join_hub(boot, host_hub));
+    if (first != NULL) {
+        boot->error = take_all(boot, first->all, first->bytes * (size_t)boot->nranks);
+    }
+    return boot->error;
+}
+
 kolo_status kolo_boot_open(const struct kolo_meet *meet, int nranks, int rank, bool host_hub,
-                           int timeout_ms, struct kolo_boot **out)
+                           int timeout_ms, const struct kolo_boot_first *first,
+                           struct kolo_boot **out)
 {
     long encrypts = 0;
-    KOLO_TRY(check_ranks(meet, nranks, rank, timeout_ms));
+    KOLO_TRY(kolo_boot_check(meet, nranks, rank, timeout_ms));
     KOLO_TRY(kolo_env_int("KOLO_ENCRYPT", 0, 1, 0, &encrypts));
     struct kolo_boot *boot = calloc(1, sizeof *boot);
     if (boot == NULL) {
@@ -370,11 +372,12 @@ kolo_status kolo_boot_open(const struct kolo_meet *meet, int nranks, int rank, b
                                .rank = rank,
                                .nranks = nranks,
                                .timeout_ms = timeout_ms,
+                               .first = first,
                                .host_rank = -1,
                                .encrypts = encrypts == 1,
                                .deadline_us = kolo_now_us() + timeout_ms * 1e3};
-    const bool alone = nranks == 1 && host_hub;
-    const kolo_status st = alone ? KOLO_OK : join_hub(boot, host_hub);
+    const kolo_status st = join_and_exchange(boot, host_hub);
+    boot->first = NULL;
     if (st != KOLO_OK) {
         kolo_boot_close(boot);
         return st;
@@ -388,11 +391,13 @@ kolo_status kolo_boot_open(const struct kolo_meet *meet, int nranks, int rank, b
 static kolo_status exchange_blocks(struct kolo_boot *boot, enum kolo_boot_type type,
                                    const void *mine, size_t bytes, void *all, size_t total)
 {
+    if (boot->error < 0) {
+        return kolo_fail(boot->error, "an earlier exchange at '%s' failed", boot->meet.name);
+    }
     boot->deadline_us = kolo_now_us() + (boot->timeout_ms + GRACE_MS) * 1e3;
-    KOLO_TRY(put_frame(boot, type, mine, bytes));
-    KOLO_TRY(take_frame(boot, KOLO_BOOT_ALL, all, total));
-    boot->seq++;
-    return KOLO_OK;
+    boot->error = put_frame(boot, type, mine, bytes);
+    boot->error = boot->error == KOLO_OK ? take_all(boot, all, total) : boot->error;
+    return boot->error;
 }
 
 kolo_status kolo_boot_all_gather(struct kolo_boot *boot, const void *mine, size_t bytes, void *all)
@@ -401,18 +406,13 @@ kolo_status kolo_boot_all_gather(struct kolo_boot *boot, const void *mine, size_
         return kolo_fail(KOLO_ERR_INVALID, "exchange of %zu bytes by each of %d ranks is over %d",
                          bytes, boot->nranks, KOLO_BOOT_MAX_BYTES);
     }
-    if (boot->error < 0) {
-        return kolo_fail(boot->error, "an earlier exchange at '%s' failed", boot->meet.name);
-    }
     if (boot->fd < 0) {
         if (bytes > 0) {
             memmove(all, mine, bytes);
         }
         return KOLO_OK;
     }
-    boot->error =
-        exchange_blocks(boot, KOLO_BOOT_GATHER, mine, bytes, all, bytes * (size_t)boot->nranks);
-    return boot->error;
+    return exchange_blocks(boot, KOLO_BOOT_GATHER, mine, bytes, all, bytes * (size_t)boot->nranks);
 }
 
 kolo_status kolo_boot_spread(struct kolo_boot *boot, void *data, size_t bytes)
@@ -421,14 +421,9 @@ kolo_status kolo_boot_spread(struct kolo_boot *boot, void *data, size_t bytes)
         return kolo_fail(KOLO_ERR_INVALID, "spreading %zu bytes is over %d", bytes,
                          KOLO_BOOT_SPREAD_BYTES);
     }
-    if (boot->error < 0) {
-        return kolo_fail(boot->error, "an earlier exchange at '%s' failed", boot->meet.name);
-    }
-    if (boot->fd >= 0) {
-        boot->error =
-            exchange_blocks(boot, KOLO_BOOT_SPREAD, data, boot->rank == 0 ? bytes : 0, data, bytes);
-    }
-    return boot->error;
+    return boot->fd < 0 ? KOLO_OK
+                        : exchange_blocks(boot, KOLO_BOOT_SPREAD, data, boot->rank == 0 ? bytes : 0,
+                                          data, bytes);
 }
 
 kolo_status kolo_boot_barrier(struct kolo_boot *boot)
@@ -454,13 +449,18 @@ kolo_status kolo_boot_why(struct kolo_boot *boot)
     return boot->error;
 }
 
+void kolo_boot_is_over(struct kolo_boot *boot)
+{
+    boot->served = true;
+}
+
 /* Leave a hub of this process. The process may exit after this, so the hub first delivers its
  * pending output. Without any it answers at once. */
 static void leave_hub(struct kolo_boot *boot)
 {
     boot->seq = 0;
     boot->deadline_us = kolo_now_us() + boot->timeout_ms * 1e3;
-    if (put_frame(boot, KOLO_BOOT_BYE, NULL, 0) == KOLO_OK && boot->hub_is_here &&
+    if (put_frame(boot, KOLO_BOOT_BYE, NULL, 0) == KOLO_OK && boot->hub_is_here && !boot->served &&
         take_frame(boot, KOLO_BOOT_BYE, NULL, 0) != KOLO_OK) {
         KOLO_LOG(INFO, INIT, "rank %d left meeting point '%s' without an answer", boot->rank,
                  boot->meet.name);

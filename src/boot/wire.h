@@ -102,6 +102,9 @@ struct kolo_boot_guard {
     bool masks; /* this end encrypts bodies */
 };
 
+/* The arguments of kolo_boot_open(). Errors: INVALID. */
+KOLO_CHECK kolo_status kolo_boot_check(const struct kolo_meet *meet, int nranks, int rank,
+                                       int timeout_ms);
 uint32_t kolo_boot_name_hash(const struct kolo_meet *meet);
 struct kolo_boot_header kolo_boot_header_make(enum kolo_boot_type type, uint32_t seq, size_t len);
 
@@ -148,5 +151,7 @@ int kolo_boot_accept(int listener);
  * this process, or -1. */
 KOLO_CHECK kolo_status kolo_boot_hub_start(const struct kolo_meet *meet, const int listener[2],
                                            int nranks, int host_rank);
+/* Listen and start the hub, in the process of `rank`. INPROGRESS: another process has one. */
+KOLO_CHECK kolo_status kolo_boot_host(const struct kolo_meet *meet, int nranks, int rank);
 
 #endif

@@ -109,11 +109,10 @@ static kolo_status ask_descriptor(const struct kolo_shm_owner *owner, int socket
 {
     struct kolo_shm_request request = {KOLO_SHM_MAGIC, id, {0}};
     struct kolo_shm_answer answer = {0};
-    struct pollfd wait = {socket_fd, POLLIN, 0};
     memcpy(request.token, owner->identity.token, sizeof request.token);
     KOLO_TRY(reach_owner(owner, socket_fd, since_us));
     const bool sent = send(socket_fd, &request, sizeof request, MSG_NOSIGNAL) >= 0;
-    while (sent && poll(&wait, 1, 20) <= 0) {
+    while (sent && kolo_poll_soon(socket_fd, POLLIN, 20) <= 0) {
         KOLO_TRY(still_waiting(owner, since_us));
     }
     bool cut = false;

@@ -11,7 +11,7 @@ struct round {
 
 static const struct round rounds[] = {
     {"join", 2, 3, 2, 0},
-    {"hello", 1, 1, 1, KOLO_SIM_HELLO_BYTES},
+    {"hello", 1, 1, 0, KOLO_SIM_HELLO_BYTES}, /* goes with the proof of the secret */
     {"addresses", 1, 1, 1, KOLO_SIM_ADDRESS_BYTES},
     {"regions and costs", 1, 1, 1, KOLO_SIM_READY_BYTES},
     {"barrier and leave", 2, 2, 2, 0},

@@ -3,10 +3,28 @@
  * byte; see stat(2), epoll_ctl(2) and unix(7). */
 #include "util/descriptor.h"
 
+#include "util/util.h"
+
 #include <errno.h>
+#include <poll.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { SOON_US = 100 };
+
+int kolo_poll_soon(int fd, short events, int timeout_ms)
+{
+    struct pollfd one = {.fd = fd, .events = events};
+    const double until_us = kolo_now_us() + SOON_US;
+    int ready = 0;
+    while (timeout_ms > 0 && ready == 0 && kolo_now_us() < until_us) {
+        (void)sched_yield();
+        ready = poll(&one, 1, 0);
+    }
+    return ready != 0 ? ready : poll(&one, 1, timeout_ms);
+}
 
 /* ---- descriptors of kolo ---- */
 

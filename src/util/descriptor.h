@@ -19,6 +19,10 @@
  * descriptors were closed. */
 enum { KOLO_FD_LOOK_MS = 1000 };
 
+/* poll() of one descriptor, whose news is expected at once: for some microseconds the thread gives
+ * its core away instead of sleeping. Waking a core that sleeps takes longer than a short answer. */
+int kolo_poll_soon(int fd, short events, int timeout_ms);
+
 /* ---- descriptors of kolo ---- */
 
 struct kolo_own_fd { /* a socket, a file or memory */

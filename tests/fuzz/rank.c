@@ -15,6 +15,8 @@
 #define kolo_boot_give_up    fuzzed_give_up
 #define kolo_boot_close      fuzzed_close
 #define kolo_boot_why        fuzzed_why
+#define kolo_boot_may_wait   fuzzed_may_wait
+#define kolo_boot_is_over    fuzzed_is_over
 #include "boot/rank.c"
 
 #include "target.h"

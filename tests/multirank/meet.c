@@ -42,8 +42,8 @@ static kolo_status meet(int round, struct kolo_launch *launch)
     if (all == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "no memory");
     }
-    kolo_status st =
-        kolo_boot_open(&launch->meet, nranks, launch->rank, launch->rank == 0, TIMEOUT_MS, &boot);
+    kolo_status st = kolo_boot_open(&launch->meet, nranks, launch->rank, launch->rank == 0,
+                                    TIMEOUT_MS, NULL, &boot);
     if (st == KOLO_OK) {
         st = kolo_boot_all_gather(boot, &mine, sizeof mine, all);
     }

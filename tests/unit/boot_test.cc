@@ -59,13 +59,19 @@ struct Rank {
     int rank, nranks;
     int timeout_ms = kLongMs;
     std::function<kolo_status(kolo_boot *)> then = [](kolo_boot *) { return KOLO_OK; };
+    size_t first = 0; /* numbers in a first exchange; 0: there is none */
 };
 
 Outcome Join(const kolo_meet &meet, const Rank &rank, bool host)
 {
     kolo_boot *boot = nullptr;
-    kolo_status status =
-        kolo_boot_open(&meet, rank.nranks, rank.rank, host, rank.timeout_ms, &boot);
+    std::vector<int> mine(rank.first, rank.rank), all(rank.first * size_t(rank.nranks), -1);
+    const kolo_boot_first first = {mine.data(), mine.size() * sizeof mine[0], all.data()};
+    kolo_status status = kolo_boot_open(&meet, rank.nranks, rank.rank, host, rank.timeout_ms,
+                                        rank.first > 0 ? &first : nullptr, &boot);
+    for (size_t i = 0; status == KOLO_OK && i < all.size(); i++) {
+        EXPECT_EQ(int(i / rank.first), all[i]);
+    }
     if (status == KOLO_OK) {
         status = rank.then(boot);
     }
@@ -226,6 +232,20 @@ TEST(Boot, OneToSixteenRanksExchangeInRankOrder)
     }
 }
 
+TEST(Boot, AFirstExchangeComesWithTheRanks)
+{
+    for (int nranks = 1; nranks <= 9; nranks += 2) {
+        SCOPED_TRACE(nranks);
+        std::vector<Rank> ranks = Ranks(nranks, [=](kolo_boot *boot, int rank) {
+            return ExchangeAndCheck(boot, nranks, rank, 5);
+        });
+        for (Rank &rank : ranks) {
+            rank.first = 7;
+        }
+        ExpectAll(JoinAll(FreshMeet(), ranks), KOLO_OK, "");
+    }
+}
+
 TEST(Boot, RanksMeetWithoutASecret)
 {
     ExpectAll(JoinAll(FreshMeet(false),
@@ -351,11 +371,11 @@ TEST(Boot, ImpossibleArgumentsAreInvalidAndNamed)
 {
     const kolo_meet meet = FreshMeet();
     kolo_boot *boot = nullptr;
-    EXPECT_EQ(KOLO_ERR_INVALID, kolo_boot_open(&meet, 0, 0, true, 100, &boot));
+    EXPECT_EQ(KOLO_ERR_INVALID, kolo_boot_open(&meet, 0, 0, true, 100, nullptr, &boot));
     EXPECT_STREQ("nranks is 0; it must be 1 to 65536", kolo_error_text());
-    EXPECT_EQ(KOLO_ERR_INVALID, kolo_boot_open(&meet, 2, 2, true, 100, &boot));
+    EXPECT_EQ(KOLO_ERR_INVALID, kolo_boot_open(&meet, 2, 2, true, 100, nullptr, &boot));
     EXPECT_STREQ("rank is 2; it must be 0 to 1", kolo_error_text());
-    EXPECT_EQ(KOLO_ERR_INVALID, kolo_boot_open(&meet, 2, 0, true, 0, &boot));
+    EXPECT_EQ(KOLO_ERR_INVALID, kolo_boot_open(&meet, 2, 0, true, 0, nullptr, &boot));
     EXPECT_STREQ("timeout_ms is 0; it must be positive", kolo_error_text());
     EXPECT_EQ(nullptr, boot);
 }
@@ -478,6 +498,23 @@ TEST(Boot, AnExchangeThatARankSkipsTimesOutNamingIt)
     ExpectAll({outcomes[0], outcomes[1]}, KOLO_ERR_TIMEOUT, "rank 2 had not come");
 }
 
+TEST(Boot, ARankWithoutItsPartOfTheFirstExchangeIsNamed)
+{
+    const auto then = [](kolo_boot *) { return KOLO_OK; };
+    for (const bool joins : {false, true}) {
+        const kolo_meet meet = FreshMeet();
+        Outcome rank0;
+        std::thread first([&] { rank0 = Join(meet, {0, 2, kShortMs, then, 4}, true); });
+        std::unique_ptr<RawRank> silent;
+        if (joins) {
+            silent = std::make_unique<RawRank>(meet);
+            silent->ShakeHands(2, 1);
+        }
+        first.join();
+        ExpectAll({rank0}, KOLO_ERR_TIMEOUT, joins ? "rank 1 had not come" : "rank 1 of 2 had not");
+    }
+}
+
 /* ---- strangers ---- */
 
 TEST(Boot, GarbageDoesNotDisturb)
@@ -574,6 +611,23 @@ TEST(Boot, EveryoneIsToldWhoDiedBeforeAllHadJoined)
     ExpectAll({rank0}, KOLO_ERR_PEER, "rank 2 died before all 3 ranks had joined");
 }
 
+TEST(Boot, WhoDiesWithItsPartOfTheFirstExchangeGivenIsNamed)
+{
+    const kolo_meet meet = FreshMeet();
+    const int part[4] = {};
+    Outcome rank0;
+    std::thread first([&] {
+        rank0 = Join(meet, {0, 3, kLongMs, [](kolo_boot *) { return KOLO_OK; }, 4}, true);
+    });
+    RawRank dying(meet);
+    dying.ShakeHands(3, 1);
+    dying.ExpectJoined();
+    dying.SendFrame(KOLO_BOOT_GATHER, part, sizeof part);
+    dying.Close();
+    first.join();
+    ExpectAll({rank0}, KOLO_ERR_PEER, "rank 1 died before all 3 ranks had joined");
+}
+
 TEST(Boot, EveryoneIsToldWhoDiedDuringAnExchange)
 {
     const kolo_meet meet = FreshMeet();
@@ -655,7 +709,7 @@ Outcome RunSession()
     uint64_t mine = 0x123456789abcdef0, all = 0, spread = 0xfedcba9876543210;
     is_rank = true;
     kolo_status status = kolo_boot_serve(&meet, false);
-    status = status == KOLO_OK ? kolo_boot_open(&meet, 1, 0, false, 1000, &boot) : status;
+    status = status == KOLO_OK ? kolo_boot_open(&meet, 1, 0, false, 1000, nullptr, &boot) : status;
     status = status == KOLO_OK ? kolo_boot_all_gather(boot, &mine, sizeof mine, &all) : status;
     status = status == KOLO_OK ? kolo_boot_spread(boot, &spread, sizeof spread) : status;
     status = status == KOLO_OK ? kolo_boot_barrier(boot) : status;
@@ -707,7 +761,7 @@ TEST(Boot, TheDeathOfTheHostingProcessIsToldAtOnce)
     const pid_t child = fork();
     if (child == 0) {
         kolo_boot *boot = nullptr;
-        if (kolo_boot_open(&meet, 2, 0, true, kLongMs, &boot) == KOLO_OK) {
+        if (kolo_boot_open(&meet, 2, 0, true, kLongMs, nullptr, &boot) == KOLO_OK) {
             raise(SIGKILL);
         }
         _exit(1);

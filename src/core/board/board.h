@@ -16,7 +16,7 @@
 
 #include <stdatomic.h>
 
-enum { KOLO_RECORDS = 256, KOLO_BOARD_VERSION = 9, KOLO_VERDICT_TEXT = 384 };
+enum { KOLO_RECORDS = 256, KOLO_BOARD_VERSION = 10, KOLO_VERDICT_TEXT = 384 };
 enum { KOLO_SLOT_MESSAGES = 8 };
 #define KOLO_SLOT_BLOCKS UINT32_C(0x80000000)
 #define KOLO_BOARD_MAGIC UINT64_C(0x6472616f626f6c6b) /* "kloboard" */
@@ -58,6 +58,7 @@ struct kolo_board_slot { /* a rank's place on the board; records first: cheapest
     /* The last agreement that the rank has come to, and the word that it brought. See agreement.h. */
     _Atomic uint64_t came_to, brought;
     _Atomic uint32_t left_out; /* 1: the others have agreed to go on without it */
+    _Atomic uint32_t is_ready; /* 1: the rank has come up, and waits for the others alone */
 };
 
 enum kolo_end { KOLO_END_DIED, KOLO_END_LEFT, KOLO_END_GONE /* one of the two */ };

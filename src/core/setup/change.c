@@ -170,7 +170,7 @@ static void dismiss_second(struct kolo_change *g)
         me = i == g->seat ? count : me;
         count += !g->absent[i];
     }
-    if (kolo_boot_open(&meet, count, me, false, 1, &boot) == KOLO_OK) {
+    if (kolo_boot_open(&meet, count, me, false, 1, NULL, &boot) == KOLO_OK) {
         kolo_boot_close(boot);
     }
 }
@@ -206,7 +206,7 @@ static kolo_status meet_first(struct kolo_change *g, int limit_ms, struct seat *
     struct kolo_meet meet = meeting(g, g->attempt, false);
     meet.absent = g->attempt > 0 ? g->absent : NULL;
     KOLO_TRY(kolo_boot_open(&meet, g->nranks, g->seat, g->attempt > 0 && is_first_old(g), limit_ms,
-                            &g->first));
+                            NULL, &g->first));
     const kolo_status st = exchange_seats(g, g->first, all);
     if (st != KOLO_OK) {
         char text[512];

@@ -21,12 +21,17 @@
 #include "memory/serve.h"
 #include "plugin/catalogue.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* After a time-out, how long others may take to say that they have the communicator. */
 enum { LATE_MS = 1000 };
+
+/* How ranks wait on the board for the last one: yields, then naps. */
+enum { BOARD_RANKS = 16, YIELDS = 300, NAP_US = 200 };
 
 /* ---- creation ---- */
 
@@ -146,16 +151,68 @@ static kolo_status spread_table(struct kolo_comm *c, struct kolo_boot *boot,
     return kolo_table_take(c, first, c->joining.table_text);
 }
 
+static int limit_of(const struct kolo_comm *c)
+{
+    const int given = c->rendezvous.meet.limit_ms;
+    return given > 0 ? given : c->options.timeout_ms;
+}
+
+/* Whether all members have a place on the board of this host, and are few enough to look there for
+ * each other: many would take the cores from those that are late. */
+static bool meets_on_board(const struct kolo_comm *c)
+{
+    return kolo_agree_is_on_board(c) && c->ranks.nranks <= BOARD_RANKS;
+}
+
+static kolo_status too_late(const struct kolo_comm *c, int late)
+{
+    const struct kolo_meet *meet = &c->rendezvous.meet;
+    if (meet->parent != NULL) {
+        meet->parent->at_fault = late;
+    }
+    return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d had not come up when rank %d's %d ms were over",
+                     late, c->ranks.rank, limit_of(c));
+}
+
+/* The barrier that ends the creation, on the board. Ranks that come together do not sleep. A rank
+ * that waits for another one's memory times out first, and says so: this one waits longer. */
+static kolo_status await_board(const struct kolo_comm *c, struct kolo_boot *boot)
+{
+    const double deadline_us = kolo_now_us() + (limit_of(c) + LATE_MS) * 1e3;
+    const struct kolo_board_slot *slot = c->health.board->slot;
+    int late = 0;
+    atomic_store(&c->health.slot->is_ready, 1);
+    for (int yields = 0;;) {
+        const bool ended = yields == YIELDS && kolo_boot_has_ended(boot);
+        while (late < c->ranks.nranks && atomic_load(&slot[late].is_ready) != 0) {
+            late++;
+        }
+        if (late == c->ranks.nranks) {
+            kolo_boot_is_over(boot);
+            return KOLO_OK;
+        }
+        if (ended) {
+            return kolo_boot_barrier(boot); /* takes the reason */
+        }
+        if (yields < YIELDS) {
+            yields++;
+            (void)sched_yield();
+            continue;
+        }
+        KOLO_TRY(kolo_boot_may_wait(boot));
+        if (kolo_now_us() > deadline_us) {
+            return too_late(c, late);
+        }
+        (void)usleep(NAP_US);
+    }
+}
+
 static kolo_status join_over_boot(struct kolo_comm *c, struct kolo_boot *boot, struct rounds *r,
                                   double at[5])
 {
-    struct kolo_hello hello;
     struct kolo_address address;
     struct kolo_ready ready;
     at[1] = kolo_now_us();
-    KOLO_TRY(kolo_hello_make(c, &hello));
-    c->health.lives = kolo_life_begin(hello.life);
-    KOLO_TRY(kolo_boot_all_gather(boot, &hello, sizeof hello, r->hello));
     KOLO_TRY(kolo_hello_take(c, r->hello));
     KOLO_TRY(kolo_layout_live_lay(c, boot));
     KOLO_TRY(kolo_address_make(c, &address));
@@ -169,7 +226,7 @@ static kolo_status join_over_boot(struct kolo_comm *c, struct kolo_boot *boot, s
     KOLO_TRY(kolo_ready_take(c, r->ready));
     KOLO_TRY(kolo_gossip_join(c, boot));
     c->joining.is_ready = true;
-    KOLO_TRY(kolo_boot_barrier(boot));
+    KOLO_TRY(meets_on_board(c) ? await_board(c, boot) : kolo_boot_barrier(boot));
     at[4] = kolo_now_us();
     return KOLO_OK;
 }
@@ -253,6 +310,25 @@ static kolo_status settle(struct kolo_comm *c, int limit_ms, kolo_status st)
                                      : st;
 }
 
+/* Join the meeting, and say hello to all. A rank that has no hello comes all the same, to tell the
+ * others why. */
+static kolo_status meet_all(struct kolo_comm *c, bool hub, int limit_ms, struct kolo_hello *all,
+                            struct kolo_boot **boot_out)
+{
+    struct kolo_hello hello;
+    char text[sizeof c->failure.text] = "";
+    const kolo_status made = kolo_hello_make(c, &hello);
+    if (made == KOLO_OK) {
+        c->health.lives = kolo_life_begin(hello.life);
+    } else {
+        (void)snprintf(text, sizeof text, "%s", kolo_error_text());
+    }
+    const struct kolo_boot_first first = {&hello, sizeof hello, all};
+    KOLO_TRY(kolo_boot_open(&c->rendezvous.meet, c->ranks.nranks, c->ranks.rank, hub, limit_ms,
+                            made == KOLO_OK ? &first : NULL, boot_out));
+    return made == KOLO_OK ? KOLO_OK : kolo_fail(made, "%s", text);
+}
+
 kolo_status kolo_create_at(const struct kolo_meet *meet, int nranks, int rank, bool hub,
                            const struct kolo_config *config, struct kolo_comm **out)
 {
@@ -265,9 +341,8 @@ kolo_status kolo_create_at(const struct kolo_meet *meet, int nranks, int rank, b
     c->rendezvous.meet = *meet;
     c->rendezvous.meet.starved = kolo_service_starved;
     kolo_status st = rounds_make(nranks, &rounds);
-    const int limit_ms = meet->limit_ms > 0 ? meet->limit_ms : c->options.timeout_ms;
-    st = st == KOLO_OK ? kolo_boot_open(&c->rendezvous.meet, nranks, rank, hub, limit_ms, &boot)
-                       : st;
+    const int limit_ms = limit_of(c);
+    st = st == KOLO_OK ? meet_all(c, hub, limit_ms, rounds.hello, &boot) : st;
     st = st == KOLO_OK ? join_over_boot(c, boot, &rounds, at) : st;
     st = st == KOLO_ERR_PEER && boot != NULL ? find_reason(boot, st) : st;
     st = settle(c, st == KOLO_ERR_TIMEOUT ? LATE_MS : limit_ms / 4 + 1, st);
