@@ -15,6 +15,19 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+kolo_status kolo_boot_check(const struct kolo_meet *meet, int nranks, int rank, int timeout_ms)
+{
+    KOLO_TRY(kolo_check_range("nranks", nranks, 1, KOLO_BOOT_MAX_RANKS));
+    KOLO_TRY(kolo_check_range("rank", rank, 0, nranks - 1));
+    if (timeout_ms < 1) {
+        return kolo_fail(KOLO_ERR_INVALID, "timeout_ms is %d; it must be positive", timeout_ms);
+    }
+    if (meet->name[0] == '\0' || strnlen(meet->name, sizeof meet->name) == sizeof meet->name) {
+        return kolo_fail(KOLO_ERR_INVALID, "the meeting point's name is empty or too long");
+    }
+    return KOLO_OK;
+}
+
 uint32_t kolo_boot_name_hash(const struct kolo_meet *meet)
 {
     return (uint32_t)kolo_hash(0, meet->name, strnlen(meet->name, sizeof meet->name));
