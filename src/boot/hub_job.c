@@ -13,7 +13,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { LINGER_MS = 30000, WARN_MS = 10000 };
+/* From SHARE_BYTES on, ranks of this host get an answer as memory. */
+enum { LINGER_MS = 30000, WARN_MS = 10000, SHARE_BYTES = 32 << 10 };
 
 /* ---- output ---- */
 
@@ -83,6 +84,23 @@ static void put_frame(struct kolo_conn *conn, enum kolo_boot_type type, const vo
         (void)shutdown(conn->fd, SHUT_RDWR);
     }
     free(bytes);
+}
+
+/* Send the header of an answer that lies in shared memory. False: the socket takes no descriptor, for
+ * example because too many are on their way. */
+static bool put_shared(struct kolo_conn *conn, struct kolo_boot_header header, int shared)
+{
+    if (shared < 0 || conn->pid == 0 || conn->out_len > 0) {
+        return false;
+    }
+    kolo_boot_seal(&conn->guard, &header);
+    const ssize_t n = kolo_boot_send_shared(conn->fd, &header, shared);
+    if (n < 0) {
+        conn->guard.sent--; /* the frame will be another one */
+        return false;
+    }
+    keep_unsent(conn, (const unsigned char *)&header + n, sizeof header - (size_t)n);
+    return true;
 }
 
 void kolo_hub_flush(struct kolo_conn *conn)
@@ -413,7 +431,8 @@ bool kolo_hub_begin(struct kolo_hub *hub, struct kolo_conn *conn)
 }
 
 /* Ranks of this process come last (`own`): with its answer it may exit, and the hub with it. */
-static void answer_exchange(struct kolo_hub *hub, const struct kolo_boot_header *header, bool own)
+static void answer_exchange(struct kolo_hub *hub, const struct kolo_boot_header *header, int shared,
+                            bool own)
 {
     const pid_t self = getpid();
     for (size_t i = 0; i < hub->nconns; i++) {
@@ -421,7 +440,7 @@ static void answer_exchange(struct kolo_hub *hub, const struct kolo_boot_header 
         if (conn->state == KOLO_CONN_JOINED && (conn->pid == self) == own) {
             if (conn->guard.masks) { /* with a key of its own */
                 put_frame(conn, KOLO_BOOT_ALL, hub->all, header->len, header->seq);
-            } else {
+            } else if (!put_shared(conn, *header, shared)) {
                 put_summed(conn, *header, hub->all);
             }
             conn->arrived = false;
@@ -442,8 +461,13 @@ void kolo_hub_end(struct kolo_hub *hub, struct kolo_conn *conn)
     }
     struct kolo_boot_header header = kolo_boot_header_make(KOLO_BOOT_ALL, hub->seq, hub->all_bytes);
     (void)kolo_boot_sum(hub->all, hub->all_bytes, header.sum); /* once for all ranks */
-    answer_exchange(hub, &header, false);
-    answer_exchange(hub, &header, true);
+    const int shared =
+        hub->all_bytes >= SHARE_BYTES ? kolo_boot_share(hub->all, hub->all_bytes) : -1;
+    answer_exchange(hub, &header, shared, false);
+    answer_exchange(hub, &header, shared, true);
+    if (shared >= 0) {
+        close(shared);
+    }
     free(hub->all);
     hub->all = NULL;
     hub->exchanging = false;

@@ -28,7 +28,8 @@ enum {
 
 struct kolo_boot {
     struct kolo_meet meet;
-    int fd; /* -1: this rank is alone */
+    int fd;     /* -1: this rank is alone */
+    int shared; /* memory of the frame that comes; -1: its bytes come over the socket */
     int rank, nranks, timeout_ms;
     int host_rank;    /* the rank whose process runs the hub; -1: not known */
     bool hub_is_here; /* this process runs the hub */
@@ -108,14 +109,17 @@ static kolo_status wait_for(const struct kolo_boot *boot, short events)
     }
 }
 
-static kolo_status take_bytes(const struct kolo_boot *boot, void *out, size_t len)
+static kolo_status take_bytes(struct kolo_boot *boot, void *out, size_t len)
 {
     unsigned char *at = out;
     while (len > 0) {
-        const ssize_t n = recv(boot->fd, at, len, 0);
+        const ssize_t n = kolo_boot_receive(boot->fd, at, len, &boot->shared);
         if (n > 0) {
             at += n;
             len -= (size_t)n;
+        } else if (n < 0 && errno == EMFILE) {
+            return kolo_fail(KOLO_ERR_SYSTEM, "no descriptor left for an answer of '%s': %s",
+                             boot->meet.name, kolo_why(EMFILE));
         } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
             return hub_lost(boot);
         } else if (errno == EAGAIN) {
@@ -134,10 +138,13 @@ static kolo_status changed_frame(const struct kolo_boot *boot)
                      boot->meet.name, boot->rank);
 }
 
-static kolo_status take_body(const struct kolo_boot *boot, const struct kolo_boot_header *in,
-                             void *out)
+static kolo_status take_body(struct kolo_boot *boot, const struct kolo_boot_header *in, void *out)
 {
-    KOLO_AWAIT(take_bytes(boot, out, in->len));
+    if (boot->shared < 0) {
+        KOLO_AWAIT(take_bytes(boot, out, in->len));
+    } else if (!kolo_boot_take_shared(&boot->shared, out, in->len)) {
+        return changed_frame(boot);
+    }
     return (in->len == 0 || kolo_boot_is_whole(in, out)) && kolo_boot_unmask(&boot->guard, in, out)
                ? KOLO_OK
                : changed_frame(boot);
@@ -369,6 +376,7 @@ kolo_status kolo_boot_open(const struct kolo_meet *meet, int nranks, int rank, b
     }
     *boot = (struct kolo_boot){.meet = *meet,
                                .fd = -1,
+                               .shared = -1,
                                .rank = rank,
                                .nranks = nranks,
                                .timeout_ms = timeout_ms,
@@ -493,6 +501,9 @@ void kolo_boot_close(struct kolo_boot *boot)
             leave_hub(boot);
         }
         close(boot->fd);
+    }
+    if (boot->shared >= 0) {
+        close(boot->shared);
     }
     explicit_bzero(boot->meet.secret, sizeof boot->meet.secret);
     explicit_bzero(&boot->guard, sizeof boot->guard);

@@ -7,7 +7,8 @@
  *   PROVE                               ->
  *                                       <-  JOINED     (this rank), later WELCOME (all are here)
  *   GATHER seq, bytes, payload          ->
- *                                       <-  ALL        seq, bytes, payloads in rank order
+ *                                       <-  ALL        seq, bytes, payloads in rank order (long
+ *                                                      ones in shared memory: share.c)
  *   BYE                                 ->
  *                                       <-  BYE        (no output is pending any more)
  * and at any time ERROR from the hub: a status and a sentence.
@@ -38,7 +39,7 @@
 
 #define KOLO_BOOT_MAGIC 0x4f4c4f4bu /* "KOLO" */
 
-enum { KOLO_BOOT_WIRE = 3, KOLO_BOOT_MASKED = 1 << 15 };
+enum { KOLO_BOOT_WIRE = 4, KOLO_BOOT_MASKED = 1 << 15 };
 enum { KOLO_BOOT_TEXT = 704, KOLO_BOOT_NONCE = 32, KOLO_BOOT_MAC = 16 };
 
 enum kolo_boot_type {
@@ -102,7 +103,7 @@ struct kolo_boot_guard {
     bool masks; /* this end encrypts bodies */
 };
 
-/* The arguments of kolo_boot_open(). Errors: INVALID. */
+/* Check the arguments of kolo_boot_open(). Errors: INVALID. */
 KOLO_CHECK kolo_status kolo_boot_check(const struct kolo_meet *meet, int nranks, int rank,
                                        int timeout_ms);
 uint32_t kolo_boot_name_hash(const struct kolo_meet *meet);
@@ -145,6 +146,17 @@ bool kolo_boot_peer_is_us(int fd, pid_t *pid_out);
 bool kolo_boot_is_net(int fd);
 /* Accept one connection; -1 with errno. */
 int kolo_boot_accept(int listener);
+
+/* Sealed memory with these bytes; -1: there is none. */
+int kolo_boot_share(void *bytes, size_t len);
+/* Copy all bytes of such memory, and close the descriptor: *shared becomes -1. False: they are not
+ * `len`, or cannot be read. */
+bool kolo_boot_take_shared(int *shared, void *out, size_t len);
+/* Send a header, with the memory of its body beside it. As sendmsg(). */
+ssize_t kolo_boot_send_shared(int socket, const struct kolo_boot_header *header, int shared);
+/* As recv(); a descriptor that lies beside the bytes replaces the one in *shared. -1 with EMFILE:
+ * there was no free one for it. */
+ssize_t kolo_boot_receive(int socket, void *out, size_t len, int *shared);
 
 /* Start the hub on listener[0], and by TCP on listener[1] unless that is -1. The hub owns both from
  * then on, also on failure. `nranks`: of meet->absent, if there is one. `host_rank`: the rank of

@@ -164,3 +164,33 @@ kolo_status kolo_service_fetch(const struct kolo_shm_owner *owner, uint32_t id, 
     *fd = status == KOLO_OK ? came : *fd;
     return status;
 }
+
+static bool is_file(const struct stat *info, const struct kolo_own_fd *file)
+{
+    return info->st_dev == file->device && info->st_ino == file->inode;
+}
+
+/* The number may mean another file by now, and the process another process. So the file is looked at
+ * before it is opened, because to open a device may do something. */
+bool kolo_service_open(const struct kolo_shm_owner *owner, const struct kolo_own_fd *file, int *fd,
+                       uint64_t *len)
+{
+    char path[48];
+    struct stat info;
+    (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", owner->pid, file->fd);
+    if (file->inode == 0 || file->fd < 0 || stat(path, &info) != 0 || !is_file(&info, file)) {
+        return false;
+    }
+    const int opened = open(path, O_RDWR | O_CLOEXEC);
+    if (opened < 0) {
+        return false;
+    }
+    if (fstat(opened, &info) != 0 || !is_file(&info, file) || info.st_size < 0 ||
+        !is_trustworthy(opened, (uint64_t)info.st_size)) {
+        close(opened);
+        return false;
+    }
+    *fd = opened;
+    *len = (uint64_t)info.st_size;
+    return true;
+}

@@ -96,6 +96,14 @@ static int place_of(const char *ptr)
     return lo - 1;
 }
 
+/* Under the lock. That segment, and how far behind its base `ptr` is; NULL: there is none. */
+static struct kolo_segment *segment_at(const void *ptr, size_t *at)
+{
+    const int place = place_of(ptr);
+    *at = place >= 0 ? (size_t)((const char *)ptr - store.at[place]->base) : 0;
+    return place >= 0 ? store.at[place] : NULL;
+}
+
 /* Under the lock. */
 static bool insert_segment(struct kolo_segment *segment)
 {
@@ -164,17 +172,20 @@ static kolo_status publish_segment(struct kolo_segment *segment)
     return KOLO_OK;
 }
 
+static kolo_status hand_out(struct kolo_segment *segment, struct kolo_segment **out)
+{
+    pthread_mutex_lock(&store.lock);
+    const kolo_status status = publish_segment(segment);
+    pthread_mutex_unlock(&store.lock);
+    *out = status == KOLO_OK ? segment : *out;
+    return status;
+}
+
 kolo_status kolo_segment_create(size_t len, struct kolo_segment **out)
 {
     struct kolo_segment *segment = NULL;
     KOLO_TRY(create_segment(kolo_round_up(len, PAGE_BYTES), &segment));
-    pthread_mutex_lock(&store.lock);
-    const kolo_status status = publish_segment(segment);
-    pthread_mutex_unlock(&store.lock);
-    if (status == KOLO_OK) {
-        *out = segment;
-    }
-    return status;
+    return hand_out(segment, out);
 }
 
 kolo_status kolo_segment_reserve(struct kolo_segment *segment, size_t at, size_t len)
@@ -195,6 +206,11 @@ uint32_t kolo_segment_id(const struct kolo_segment *segment)
 void *kolo_segment_base(const struct kolo_segment *segment)
 {
     return segment->base;
+}
+
+const struct kolo_own_fd *kolo_segment_file(const struct kolo_segment *segment)
+{
+    return &segment->file;
 }
 
 /* Under the lock. */
@@ -250,9 +266,7 @@ int kolo_segment_descriptor(uint32_t id, uint64_t *len)
     const bool there = segment != NULL && kolo_own_fd_is(&segment->file);
     errno = ENOENT;
     const int fd = there ? fcntl(segment->file.fd, F_DUPFD_CLOEXEC, 3) : -1;
-    if (fd >= 0) {
-        *len = segment->len;
-    }
+    *len = fd >= 0 ? segment->len : *len;
     pthread_mutex_unlock(&store.lock);
     return fd;
 }
@@ -300,10 +314,9 @@ static kolo_status part_pages(struct kolo_segment *segment, size_t at, size_t le
 kolo_status kolo_segment_part(void *ptr, size_t len)
 {
     kolo_status status = KOLO_OK;
+    size_t from = 0;
     pthread_mutex_lock(&store.lock);
-    const int place = place_of(ptr);
-    struct kolo_segment *segment = place >= 0 ? store.at[place] : NULL;
-    const size_t from = segment != NULL ? (size_t)((char *)ptr - segment->base) : 0;
+    struct kolo_segment *segment = segment_at(ptr, &from);
     if (segment != NULL && len > 0 && from < segment->len) {
         const size_t end = kolo_min(kolo_round_up(from + len, PAGE_BYTES), segment->len);
         const size_t at = from / PAGE_BYTES * PAGE_BYTES;
@@ -315,17 +328,14 @@ kolo_status kolo_segment_part(void *ptr, size_t len)
 
 bool kolo_segment_find(const void *ptr, size_t len, uint32_t *id, uint64_t *offset)
 {
-    bool found = false;
+    size_t at = 0;
     pthread_mutex_lock(&store.lock);
-    const int place = place_of(ptr);
-    if (place >= 0) {
-        const struct kolo_segment *segment = store.at[place];
-        const size_t at = (size_t)((const char *)ptr - segment->base);
-        if (at < segment->len && len <= segment->len - at && !is_parted(segment, at, len)) {
-            *id = segment->id;
-            *offset = at;
-            found = true;
-        }
+    const struct kolo_segment *segment = segment_at(ptr, &at);
+    const bool found = segment != NULL && at < segment->len && len <= segment->len - at &&
+                       !is_parted(segment, at, len);
+    if (found) {
+        *id = segment->id;
+        *offset = at;
     }
     pthread_mutex_unlock(&store.lock);
     return found;
@@ -334,10 +344,9 @@ bool kolo_segment_find(const void *ptr, size_t len, uint32_t *id, uint64_t *offs
 kolo_status kolo_segment_reserve_at(const void *ptr, size_t len)
 {
     kolo_status status = KOLO_OK;
+    size_t at = 0;
     pthread_mutex_lock(&store.lock);
-    const int place = place_of(ptr);
-    struct kolo_segment *segment = place >= 0 ? store.at[place] : NULL;
-    const size_t at = segment != NULL ? (size_t)((const char *)ptr - segment->base) : 0;
+    struct kolo_segment *segment = segment_at(ptr, &at);
     const bool parts = segment != NULL && segment->runs == NULL && !segment->whole;
     if (parts && at < segment->len && len <= segment->len - at) {
         status = kolo_segment_reserve(segment, at, len);
@@ -358,19 +367,13 @@ kolo_status kolo_segment_create_whole(size_t len, struct kolo_segment **out)
         /* Failure is no error: the reservation below decides whether there is memory. */
         (void)madvise(segment->base, segment->len, MADV_POPULATE_WRITE);
     }
-    kolo_status status = kolo_segment_reserve(segment, 0, segment->len);
+    const kolo_status status = kolo_segment_reserve(segment, 0, segment->len);
     if (status < 0) {
         destroy_segment(segment);
         return status;
     }
     segment->whole = true;
-    pthread_mutex_lock(&store.lock);
-    status = publish_segment(segment);
-    pthread_mutex_unlock(&store.lock);
-    if (status == KOLO_OK) {
-        *out = segment;
-    }
-    return status;
+    return hand_out(segment, out);
 }
 
 /* The first page of a run of `pages` free pages, or -1. */
@@ -458,12 +461,11 @@ kolo_status kolo_segment_alloc(size_t bytes, void **out)
  * *bytes gets its length (0: there is none), *out its segment. Returns its offset there. */
 static size_t whole_run(const void *ptr, struct kolo_segment **out, size_t *bytes)
 {
-    const int place = place_of(ptr);
-    if (place < 0) {
+    size_t at = 0;
+    struct kolo_segment *segment = segment_at(ptr, &at);
+    if (segment == NULL) {
         return 0;
     }
-    struct kolo_segment *segment = store.at[place];
-    const size_t at = (size_t)((const char *)ptr - segment->base);
     *out = segment;
     if (segment->runs == NULL) {
         *bytes = at == 0 ? segment->len : 0;

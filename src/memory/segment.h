@@ -11,6 +11,7 @@
 #ifndef KOLO_MEMORY_SEGMENT_H
 #define KOLO_MEMORY_SEGMENT_H
 
+#include "util/descriptor.h"
 #include "util/util.h"
 
 #ifdef __cplusplus
@@ -45,6 +46,8 @@ kolo_status kolo_segment_reserve(struct kolo_segment *segment, size_t at, size_t
 kolo_status kolo_segment_reserve_at(const void *ptr, size_t len);
 uint32_t kolo_segment_id(const struct kolo_segment *segment);
 void *kolo_segment_base(const struct kolo_segment *segment);
+/* It stays the segment's. */
+const struct kolo_own_fd *kolo_segment_file(const struct kolo_segment *segment);
 /* Hold segment `id` of this process; NULL if there is none. It stays mapped until dropped. */
 struct kolo_segment *kolo_segment_hold(uint32_t id, size_t *len);
 void kolo_segment_drop(struct kolo_segment *segment);

@@ -7,6 +7,7 @@
 #ifndef KOLO_MEMORY_SERVE_H
 #define KOLO_MEMORY_SERVE_H
 
+#include "util/descriptor.h"
 #include "util/util.h"
 
 #ifdef __cplusplus
@@ -40,6 +41,11 @@ void kolo_service_stop(void);
  * it with. The service cannot tell that client. So a wait of this process for it should fail. */
 bool kolo_service_starved(void);
 
+/* Open the `file` of the owner without it: Linux shows the descriptors of a process to others of the
+ * same user. False: it is not told, or not seen from here, or has been closed. The caller closes
+ * *fd. */
+bool kolo_service_open(const struct kolo_shm_owner *owner, const struct kolo_own_fd *file, int *fd,
+                       uint64_t *len);
 /* Ask `owner` for its segment `id`. The caller closes *fd. Errors: PEER (the process or the segment
  * is gone), TIMEOUT, LINK (the owner refuses), SYSTEM, those of on_wait(). After an abort of the
  * communicator: the status of the abort. */

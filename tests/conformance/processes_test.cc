@@ -292,6 +292,31 @@ TEST_F(ShmService, HandsOutASegmentToWhoKnowsTheToken)
     kolo_segment_free(memory);
 }
 
+TEST_F(ShmService, IsNotNeededForAFileThatTheOwnerTells)
+{
+    kolo_segment *segment = nullptr;
+    int fd = -1;
+    uint64_t len = 0;
+    ASSERT_EQ(KOLO_OK, kolo_segment_create_whole(3 << 12, &segment));
+    const kolo_shm_owner owner = Owner();
+    struct kolo_own_fd file = *kolo_segment_file(segment);
+    ASSERT_TRUE(kolo_service_open(&owner, &file, &fd, &len));
+    EXPECT_EQ(3u << 12, len);
+    std::memset(kolo_segment_base(segment), 6, 10);
+    unsigned char byte = 0;
+    EXPECT_EQ(1, pread(fd, &byte, 1, 9));
+    EXPECT_EQ(6, byte);
+    close(fd);
+
+    file.inode++;
+    EXPECT_FALSE(kolo_service_open(&owner, &file, &fd, &len)) << "another file has the number";
+    file.inode = 0;
+    EXPECT_FALSE(kolo_service_open(&owner, &file, &fd, &len)) << "no file was told";
+    file = *kolo_segment_file(segment);
+    kolo_segment_drop(segment);
+    EXPECT_FALSE(kolo_service_open(&owner, &file, &fd, &len)) << "it has been closed";
+}
+
 TEST_F(ShmService, GivesNothingForAWrongToken)
 {
     kolo_shm_owner owner = Owner();

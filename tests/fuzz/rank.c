@@ -118,6 +118,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     *boot = (struct kolo_boot){.meet = {.name = "fuzz"},
                                .fd = fd[0],
+                               .shared = -1,
                                .rank = data[0] >> 4 & 1,
                                .nranks = RANKS,
                                .timeout_ms = 1000,

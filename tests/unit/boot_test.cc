@@ -200,6 +200,14 @@ class RawRank
     {
         EXPECT_EQ(KOLO_BOOT_JOINED, ReceiveFrame(nullptr, 0));
     }
+    /* The memory in which the answer to an exchange lies. */
+    int ReceiveMemory(kolo_boot_header *header)
+    {
+        int shared = -1;
+        EXPECT_EQ(ssize_t(sizeof *header), kolo_boot_receive(fd_, header, sizeof *header, &shared));
+        EXPECT_TRUE(kolo_boot_is_sealed(&guard_, header));
+        return shared;
+    }
 
   private:
     kolo_meet meet_;
@@ -260,6 +268,44 @@ TEST(Boot, PayloadsLongerThanASocketBufferArriveWhole)
                       Ranks(4, [](kolo_boot *boot,
                                   int rank) { return ExchangeAndCheck(boot, 4, rank, 300000); })),
               KOLO_OK, "");
+}
+
+TEST(Boot, ALongAnswerIsMemoryThatNobodyCanChange)
+{
+    constexpr size_t kBytes = 40000;
+    const kolo_meet meet = FreshMeet();
+    Outcome rank0;
+    std::thread first([&] {
+        rank0 = Join(meet,
+                     {0, 2, kLongMs,
+                      [](kolo_boot *boot) {
+                          std::vector<char> mine(kBytes, 'a'), all(2 * kBytes);
+                          KOLO_TRY(kolo_boot_all_gather(boot, mine.data(), kBytes, all.data()));
+                          return all[0] == 'a' && all[kBytes] == 'b' ? KOLO_OK : KOLO_ERR_INTERNAL;
+                      }},
+                     true);
+    });
+    RawRank other(meet);
+    int32_t host = -1;
+    std::vector<char> mine(kBytes, 'b'), all(2 * kBytes);
+    kolo_boot_header header = {};
+    other.ShakeHands(2, 1);
+    other.ExpectJoined();
+    EXPECT_EQ(KOLO_BOOT_WELCOME, other.ReceiveFrame(&host, sizeof host));
+    other.SendFrame(KOLO_BOOT_GATHER, mine.data(), kBytes);
+    int shared = other.ReceiveMemory(&header);
+    EXPECT_EQ(2 * kBytes, header.len);
+    EXPECT_EQ(-1, pwrite(shared, "c", 1, 0));
+    EXPECT_EQ(EPERM, errno);
+    int again = dup(shared);
+    EXPECT_FALSE(kolo_boot_take_shared(&again, all.data(), 2 * kBytes - 1)) << "another length";
+    EXPECT_EQ(-1, again);
+    EXPECT_TRUE(kolo_boot_take_shared(&shared, all.data(), 2 * kBytes));
+    EXPECT_TRUE(kolo_boot_is_whole(&header, all.data()));
+    EXPECT_EQ('a', all[kBytes - 1]);
+    EXPECT_EQ('b', all[kBytes]);
+    first.join();
+    ExpectAll({rank0}, KOLO_OK, "");
 }
 
 TEST(Boot, TwoHundredFiftySixRanksExchange)
@@ -814,6 +860,17 @@ extern "C" ssize_t recv(int fd, void *out, size_t len, int flags)
     const ssize_t n = real(fd, out, len, flags);
     if (n > 0) {
         Change(static_cast<unsigned char *>(out), size_t(n));
+    }
+    return n;
+}
+
+extern "C" ssize_t recvmsg(int fd, msghdr *message, int flags)
+{
+    static const auto real =
+        reinterpret_cast<ssize_t (*)(int, msghdr *, int)>(dlsym(RTLD_NEXT, "recvmsg"));
+    const ssize_t n = real(fd, message, flags);
+    if (n > 0 && message->msg_iovlen == 1) {
+        Change(static_cast<unsigned char *>(message->msg_iov->iov_base), size_t(n));
     }
     return n;
 }

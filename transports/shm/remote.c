@@ -63,11 +63,13 @@ static struct kolo_remote *find_and_hold(const unsigned char *name, uint32_t id)
 
 /* Fetch and map a segment. The entry is held once and not in the cache yet. */
 static kolo_status make_remote(const struct kolo_shm_owner *owner, uint32_t id,
-                               struct kolo_remote **out)
+                               const struct kolo_own_fd *file, struct kolo_remote **out)
 {
     int fd = -1;
     uint64_t len = 0;
-    KOLO_TRY(kolo_service_fetch(owner, id, &fd, &len));
+    if (!kolo_service_open(owner, file, &fd, &len)) {
+        KOLO_TRY(kolo_service_fetch(owner, id, &fd, &len));
+    }
     struct kolo_remote *remote = calloc(1, sizeof *remote);
     void *base = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     const int failed = base == MAP_FAILED ? errno : 0;
@@ -96,7 +98,8 @@ static void destroy_remote(struct kolo_remote *remote)
 }
 
 kolo_status kolo_remote_hold(const struct kolo_shm_owner *owner, uint32_t id,
-                             struct kolo_remote **out, void **base, size_t *len)
+                             const struct kolo_own_fd *file, struct kolo_remote **out, void **base,
+                             size_t *len)
 {
     struct kolo_remote *fresh = NULL;
     pthread_once(&fork_once, watch_forks);
@@ -104,7 +107,7 @@ kolo_status kolo_remote_hold(const struct kolo_shm_owner *owner, uint32_t id,
     struct kolo_remote *remote = find_and_hold(owner->identity.name, id);
     pthread_mutex_unlock(&cache.lock);
     if (remote == NULL) {
-        KOLO_TRY(make_remote(owner, id, &fresh));
+        KOLO_TRY(make_remote(owner, id, file, &fresh));
         pthread_mutex_lock(&cache.lock);
         remote = find_and_hold(owner->identity.name, id); /* another thread may have been faster */
         if (remote == NULL) {

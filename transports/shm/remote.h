@@ -6,12 +6,15 @@
 #define KOLO_SHM_REMOTE_H
 
 #include "memory/serve.h"
+#include "util/descriptor.h"
 
 struct kolo_remote;
 
-/* Hold segment `id` of `owner`. The first hold maps it. Errors: as kolo_service_fetch(). */
+/* Hold segment `id` of `owner`. The first hold maps it: the owner's `file` if this process may open
+ * it, else what the owner hands out. Errors: as kolo_service_fetch(). */
 kolo_status kolo_remote_hold(const struct kolo_shm_owner *owner, uint32_t id,
-                             struct kolo_remote **out, void **base, size_t *len);
+                             const struct kolo_own_fd *file, struct kolo_remote **out, void **base,
+                             size_t *len);
 void kolo_remote_drop(struct kolo_remote *remote);
 
 #endif

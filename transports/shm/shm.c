@@ -80,8 +80,14 @@ static kolo_status shm_probe(struct kolo_endpoint *ep, const struct kolo_peer *p
 
 static kolo_status shm_address(struct kolo_endpoint *ep, void *buf, size_t *len)
 {
-    const struct kolo_shm_address address = {KOLO_SHM_MAGIC, kolo_segment_id(ep->region),
-                                             kolo_shm_region_bytes(ep->env.nranks), ep->identity};
+    const struct kolo_own_fd *file = kolo_segment_file(ep->region);
+    const struct kolo_shm_address address = {.magic = KOLO_SHM_MAGIC,
+                                             .region = kolo_segment_id(ep->region),
+                                             .region_bytes = kolo_shm_region_bytes(ep->env.nranks),
+                                             .identity = ep->identity,
+                                             .device = file->device,
+                                             .inode = file->inode,
+                                             .fd = file->fd};
     if (*len < sizeof address) {
         return kolo_fail(KOLO_ERR_INVALID, "shared memory: an address takes %zu bytes",
                          sizeof address);
@@ -109,7 +115,8 @@ static int view_place(const struct kolo_link *link, uint32_t id)
     return lo;
 }
 
-static kolo_status hold_segment(struct kolo_link *link, uint32_t id, struct kolo_shm_view *view)
+static kolo_status hold_segment(struct kolo_link *link, uint32_t id, const struct kolo_own_fd *file,
+                                struct kolo_shm_view *view)
 {
     view->id = id;
     if (link->local) {
@@ -122,13 +129,14 @@ static kolo_status hold_segment(struct kolo_link *link, uint32_t id, struct kolo
         return KOLO_OK;
     }
     void *base = NULL;
-    KOLO_TRY(kolo_remote_hold(&link->peer, id, &view->remote, &base, &view->len));
+    KOLO_TRY(kolo_remote_hold(&link->peer, id, file, &view->remote, &base, &view->len));
     view->base = base;
     return KOLO_OK;
 }
 
 /* The link's view of the peer's segment `id`. The first use makes it, disconnect drops it. */
-static kolo_status view_segment(struct kolo_link *link, uint32_t id, struct kolo_shm_view *out)
+static kolo_status view_segment(struct kolo_link *link, uint32_t id, const struct kolo_own_fd *file,
+                                struct kolo_shm_view *out)
 {
     const int place = view_place(link, id);
     if (place < link->nviews && link->views[place].id == id) {
@@ -141,7 +149,7 @@ static kolo_status view_segment(struct kolo_link *link, uint32_t id, struct kolo
     }
     link->views = views;
     struct kolo_shm_view view = {0};
-    KOLO_TRY(hold_segment(link, id, &view));
+    KOLO_TRY(hold_segment(link, id, file, &view));
     memmove(link->views + place + 1, link->views + place,
             (size_t)(link->nviews - place) * sizeof view);
     link->views[place] = view;
@@ -197,7 +205,8 @@ static kolo_status shm_connect(struct kolo_endpoint *ep, const struct kolo_peer 
     link->peer = (struct kolo_shm_owner){address.identity, peer->rank,      peer->pid,
                                          ep->env.aborted,  ep->env.on_wait, ep->env.owner};
     link->process = first_half(&address.identity);
-    kolo_status status = view_segment(link, address.region, &view);
+    const struct kolo_own_fd file = {address.fd, address.device, address.inode};
+    kolo_status status = view_segment(link, address.region, &file, &view);
     if (status == KOLO_OK && view.len < address.region_bytes) {
         status = kolo_fail(KOLO_ERR_VERSION, "rank %d's region has %zu bytes, not %zu", peer->rank,
                            view.len, (size_t)address.region_bytes);
@@ -227,11 +236,32 @@ static void shm_abort(struct kolo_link *link, kolo_status why)
 
 /* ---- memory ---- */
 
-static void fill_handle(const struct kolo_endpoint *ep, uint32_t id, uint64_t offset,
+static void fill_handle(const struct kolo_endpoint *ep, const struct kolo_segment *segment,
                         struct kolo_mem *mem)
 {
-    const struct kolo_shm_handle handle = {ep->process, id, 0, offset, mem->len};
+    const struct kolo_own_fd *file = kolo_segment_file(segment);
+    const struct kolo_shm_handle handle = {.process = ep->process,
+                                           .segment = kolo_segment_id(segment),
+                                           .fd = file->fd,
+                                           .len = mem->len,
+                                           .device = file->device,
+                                           .inode = file->inode};
     memcpy(mem->handle, &handle, sizeof handle);
+}
+
+/* Memory of the caller. The board is told with its file, too: hundreds of ranks ask for it at once. */
+static void fill_part(const struct kolo_endpoint *ep, uint32_t id, uint64_t offset,
+                      struct kolo_mem *mem)
+{
+    size_t len = 0;
+    struct kolo_segment *segment = offset == 0 ? kolo_segment_hold(id, &len) : NULL;
+    const struct kolo_shm_handle handle = {
+        .process = ep->process, .segment = id, .fd = -1, .offset = offset, .len = mem->len};
+    memcpy(mem->handle, &handle, sizeof handle);
+    if (segment != NULL) {
+        fill_handle(ep, segment, mem);
+        kolo_segment_drop(segment);
+    }
 }
 
 /* Many ranks share each core. They use little of the memory that they show one another. To make
@@ -250,7 +280,7 @@ static kolo_status map_own(struct kolo_endpoint *ep, size_t len, struct kolo_mem
     KOLO_TRY(is_crowded(ep) ? kolo_segment_create(len, &segment)
                             : kolo_segment_create_whole(len, &segment));
     *out = (struct kolo_mem){.ptr = kolo_segment_base(segment), .len = len, .own = segment};
-    fill_handle(ep, kolo_segment_id(segment), 0, out);
+    fill_handle(ep, segment, out);
     return KOLO_OK;
 }
 
@@ -270,7 +300,7 @@ static kolo_status shm_map(struct kolo_endpoint *ep, void *ptr, size_t len, stru
                          "memory of kolo_mem_alloc() can");
     }
     *out = (struct kolo_mem){.ptr = ptr, .len = len, .own = NULL};
-    fill_handle(ep, id, offset, out);
+    fill_part(ep, id, offset, out);
     return KOLO_OK;
 }
 
@@ -290,7 +320,8 @@ static kolo_status shm_attach(struct kolo_link *link, const void *bytes, void **
     if (handle.process != link->process) {
         return kolo_fail(KOLO_ERR_INVALID, "the handle is not of rank %d", link->peer.rank);
     }
-    KOLO_TRY(view_segment(link, handle.segment, &view));
+    const struct kolo_own_fd file = {handle.fd, handle.device, handle.inode};
+    KOLO_TRY(view_segment(link, handle.segment, &file, &view));
     if (handle.offset > view.len || handle.len > view.len - handle.offset) {
         return kolo_fail(KOLO_ERR_INVALID, "the handle of rank %d exceeds its segment",
                          link->peer.rank);

@@ -26,18 +26,23 @@ struct kolo_shm_address {
     uint32_t region; /* segment of the endpoint */
     uint64_t region_bytes;
     struct kolo_shm_identity identity;
+    uint64_t device, inode; /* of the segment's file */
+    int32_t fd, unused;     /* the owner's descriptor of it */
 };
-#define KOLO_SHM_MAGIC UINT32_C(0x6b6f6c32)
-static_assert(sizeof(struct kolo_shm_address) == 48, "goes over the wire");
+#define KOLO_SHM_MAGIC UINT32_C(0x6b6f6c33)
+static_assert(sizeof(struct kolo_shm_address) == 72, "goes over the wire");
 
-/* The content of a kolo_mem's handle. */
+/* The content of a kolo_mem's handle. An entry line has only its first 32 bytes; then inode is 0. */
 struct kolo_shm_handle {
     uint64_t process; /* the first half of the owner's name */
     uint32_t segment;
-    uint32_t pad;
+    int32_t fd; /* the owner's descriptor of the segment */
     uint64_t offset, len;
+    uint64_t device, inode; /* of the segment's file; inode 0: not told */
 };
-static_assert(sizeof(struct kolo_shm_handle) == 32, "fits an entry line");
+static_assert(sizeof(struct kolo_shm_handle) == 48 &&
+                  offsetof(struct kolo_shm_handle, device) == 32,
+              "fits a handle, and an entry line without its end");
 
 struct kolo_endpoint {
     struct kolo_env env;

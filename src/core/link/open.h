@@ -22,8 +22,8 @@ kolo_status kolo_links_open(struct kolo_comm *comm);
 /* The addresses of what was opened. `out` is zero. Errors: UNSUPPORTED (they do not fit), and those
  * of transports. */
 kolo_status kolo_links_address(const struct kolo_comm *comm, struct kolo_link_address *out);
-/* Of the transports that reach rank q, choose the one with the highest score. `from` stays where it
- * is. Errors: UNSUPPORTED (none reaches it). */
+/* Of the transports that reach rank q, choose the one with the highest score. The peer's address then
+ * lies in `from`. Errors: UNSUPPORTED (none reaches it). */
 kolo_status kolo_links_choose(struct kolo_comm *comm, int q, const struct kolo_link_address *from);
 /* Disconnect all links, unmap what was mapped, and close the transports. */
 void kolo_links_close(struct kolo_comm *comm);

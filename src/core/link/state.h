@@ -20,7 +20,6 @@ struct kolo_opened { /* a transport's endpoint of this communicator */
 };
 
 struct kolo_device_memory;
-struct kolo_link_address;
 
 struct kolo_links {
     pthread_mutex_t lock; /* every call into an endpoint but from open and close */
@@ -28,8 +27,8 @@ struct kolo_links {
     int nopened;
     struct kolo_opened *mapper; /* whose map() gave the region */
     struct kolo_env env;
-    struct kolo_link_address *addresses; /* [nranks] */
-    char unused[224];                    /* which transport cannot be used, and why */
+    unsigned char *addresses; /* of all peers */
+    char unused[224];         /* which transport cannot be used, and why */
     struct kolo_mem region, slots;
     size_t reserved_bytes; /* of the region, from its begin: whose pages are sure to be there */
     bool reserved_long;    /* and those of the long slots */

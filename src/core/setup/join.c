@@ -245,23 +245,38 @@ kolo_status kolo_address_make(struct kolo_comm *c, struct kolo_address *out)
     return kolo_links_address(c, &out->links);
 }
 
-kolo_status kolo_address_take(struct kolo_comm *c, const struct kolo_address *all)
+/* Keep what the chosen transports need. The rest of what all have told goes. */
+static kolo_status keep_addresses(struct kolo_comm *c, size_t bytes)
 {
-    c->links.addresses = malloc((size_t)c->ranks.nranks * sizeof *c->links.addresses);
-    if (c->links.addresses == NULL) {
+    unsigned char *at = c->links.addresses = malloc(bytes + 1);
+    if (at == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d addresses", c->ranks.nranks);
     }
     for (int q = 0; q < c->ranks.nranks; q++) {
-        c->links.addresses[q] = all[q].links;
+        struct kolo_peer *peer = &c->member[q].peer;
+        if (q != c->ranks.rank) {
+            memcpy(at, peer->address, peer->address_len);
+            peer->address = at;
+            at += peer->address_len;
+        }
+    }
+    return KOLO_OK;
+}
+
+kolo_status kolo_address_take(struct kolo_comm *c, const struct kolo_address *all)
+{
+    size_t bytes = 0;
+    for (int q = 0; q < c->ranks.nranks; q++) {
         c->member[q].reserved = all[q].reserved;
         if (c->agree_links != NULL) {
             c->agree_links->line[q].address = all[q].agree;
         }
         if (q != c->ranks.rank) {
-            KOLO_TRY(kolo_links_choose(c, q, &c->links.addresses[q]));
+            KOLO_TRY(kolo_links_choose(c, q, &all[q].links));
+            bytes += c->member[q].peer.address_len;
         }
     }
-    return KOLO_OK;
+    return keep_addresses(c, bytes);
 }
 
 /* ---- round 3: regions and costs ---- */
@@ -272,7 +287,8 @@ static bool maps_all(const struct kolo_comm *c)
         const struct kolo_member *m = &c->member[q];
         if (q != c->ranks.rank &&
             (c->links.mapper == NULL || m->device != c->links.mapper->endpoint ||
-             (m->reach.caps & KOLO_CAP_MAP) == 0)) {
+             (m->reach.caps & KOLO_CAP_MAP) == 0 ||
+             m->peer.process == c->member[c->ranks.rank].peer.process)) {
             return false;
         }
     }
@@ -380,19 +396,6 @@ kolo_status kolo_ready_make(struct kolo_comm *c, struct kolo_ready *out)
     return st;
 }
 
-/* Any two members are threads of one process. */
-static bool shares_process(const struct kolo_comm *c)
-{
-    for (int q = 0; q < c->ranks.nranks; q++) {
-        for (int p = 0; p < q; p++) {
-            if (c->member[p].peer.process == c->member[q].peer.process) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
 static kolo_status begin_gossip(struct kolo_comm *c, const struct kolo_ready *all)
 {
     bool *has_board = calloc((size_t)c->ranks.nranks, sizeof *has_board);
@@ -446,13 +449,11 @@ kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
     c->links.exec_env.turn_bytes = turn_bytes(c);
     find_far(c);
     c->links.by_messages = c->ranks.nranks > 1;
-    for (int q = 0; q < c->ranks.nranks; q++) {
-        c->links.by_messages = c->links.by_messages && all[q].mapper < 0;
-    }
-    c->programs.sharing = c->ranks.nhosts > 1 || shares_process(c);
+    c->programs.sharing = c->ranks.nhosts > 1;
     for (int q = 0; q < c->ranks.nranks; q++) {
         struct kolo_member *m = &c->member[q];
         memcpy(m->region, all[q].region, sizeof m->region);
+        c->links.by_messages = c->links.by_messages && all[q].mapper < 0;
         m->maps = q != c->ranks.rank && c->links.mapper != NULL &&
                   all[q].mapper == c->links.mapper - c->links.opened &&
                   m->device == c->links.mapper->endpoint && (m->reach.caps & KOLO_CAP_MAP) != 0;

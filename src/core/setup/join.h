@@ -37,8 +37,8 @@ struct kolo_address {
 struct kolo_ready {
     unsigned char region[KOLO_HANDLE_BYTES];
     struct kolo_costs costs;
-    int32_t mapper;                /* index of the transport that made the region */
-    uint32_t maps_all;             /* by that transport this rank maps every other's */
+    int32_t mapper;    /* index of the transport that made the region */
+    uint32_t maps_all; /* by that transport this rank maps every other's, of other processes all */
     struct kolo_board_offer board; /* of its host's members */
     /* Rank 0: bytes of the table's text, with its end; or of what is wrong with it. 0: no table. */
     uint32_t table_bytes;
