@@ -168,14 +168,6 @@ static kolo_status take_error(struct kolo_boot *boot, const struct kolo_boot_hea
     return kolo_fail(st, "%s", error.text);
 }
 
-static kolo_status other_secret(const struct kolo_boot *boot)
-{
-    return kolo_fail(KOLO_ERR_INVALID,
-                     "rank %d and meeting point '%s' do not have the same secret "
-                     "(is the id, or KOLO_SECRET, the same on all ranks?)",
-                     boot->rank, boot->meet.name);
-}
-
 /* Take the frame that must come now: `len` bytes into `body`. INPROGRESS: the connection ended. */
 static kolo_status take_frame(struct kolo_boot *boot, enum kolo_boot_type type, void *body,
                               size_t len)
@@ -183,7 +175,7 @@ static kolo_status take_frame(struct kolo_boot *boot, enum kolo_boot_type type, 
     struct kolo_boot_header in;
     KOLO_AWAIT(take_bytes(boot, &in, sizeof in));
     if (!kolo_boot_is_sealed(&boot->guard, &in)) {
-        return type == KOLO_BOOT_CHALLENGE ? other_secret(boot) : changed_frame(boot);
+        return type == KOLO_BOOT_CHALLENGE ? kolo_boot_other_secret(&boot->meet, boot->rank) : changed_frame(boot);
     }
     if (in.magic == KOLO_BOOT_MAGIC && in.type == KOLO_BOOT_ERROR) {
         return take_error(boot, &in);
@@ -195,11 +187,6 @@ static kolo_status take_frame(struct kolo_boot *boot, enum kolo_boot_type type, 
                          boot->meet.name, in.type, in.len, in.seq, type, len, boot->seq);
     }
     return take_body(boot, &in, body);
-}
-
-static kolo_status no_crypto(void)
-{
-    return kolo_fail(KOLO_ERR_SYSTEM, "libcrypto failed");
 }
 
 /* A write error shuts the connection, but is no error here. The hub may have sent the reason before
@@ -235,7 +222,7 @@ static kolo_status put_frame(struct kolo_boot *boot, enum kolo_boot_type type, c
     kolo_status st =
         kolo_boot_mask(&boot->guard, type, body, len, to) && kolo_boot_sum(to, len, header.sum)
             ? KOLO_OK
-            : no_crypto();
+            : kolo_boot_no_crypto();
     if (st == KOLO_OK) {
         kolo_boot_seal(&boot->guard, &header);
         memcpy(frame, &header, sizeof header);
@@ -258,11 +245,11 @@ static kolo_status greet_hub(struct kolo_boot *boot)
                                     .left_ms = left_ms > 0 ? (int32_t)left_ms : 0};
     KOLO_TRY(kolo_random(hello.nonce, sizeof hello.nonce));
     if (!kolo_boot_guard_begin(&boot->guard, &boot->meet, false)) {
-        return no_crypto();
+        return kolo_boot_no_crypto();
     }
     boot->guard.masks = boot->encrypts && kolo_boot_is_net(boot->fd);
     KOLO_TRY(put_frame(boot, KOLO_BOOT_HELLO, &hello, sizeof hello));
-    return kolo_boot_guard_turn(&boot->guard, &hello, sizeof hello) ? KOLO_OK : no_crypto();
+    return kolo_boot_guard_turn(&boot->guard, &hello, sizeof hello) ? KOLO_OK : kolo_boot_no_crypto();
 }
 
 /* From CHALLENGE to JOINED. INPROGRESS: the connection ended. */
@@ -271,7 +258,7 @@ static kolo_status answer_hub(struct kolo_boot *boot)
     struct kolo_boot_challenge challenge;
     KOLO_AWAIT(take_frame(boot, KOLO_BOOT_CHALLENGE, &challenge, sizeof challenge));
     if (!kolo_boot_guard_turn(&boot->guard, &challenge, sizeof challenge)) {
-        return no_crypto();
+        return kolo_boot_no_crypto();
     }
     KOLO_TRY(put_frame(boot, KOLO_BOOT_PROVE, NULL, 0));
     if (boot->first != NULL) {

@@ -28,6 +28,19 @@ kolo_status kolo_boot_check(const struct kolo_meet *meet, int nranks, int rank, 
     return KOLO_OK;
 }
 
+kolo_status kolo_boot_no_crypto(void)
+{
+    return kolo_fail(KOLO_ERR_SYSTEM, "libcrypto failed");
+}
+
+kolo_status kolo_boot_other_secret(const struct kolo_meet *meet, int rank)
+{
+    return kolo_fail(KOLO_ERR_INVALID,
+                     "rank %d and meeting point '%s' do not have the same secret "
+                     "(is the id, or KOLO_SECRET, the same on all ranks?)",
+                     rank, meet->name);
+}
+
 uint32_t kolo_boot_name_hash(const struct kolo_meet *meet)
 {
     return (uint32_t)kolo_hash(0, meet->name, strnlen(meet->name, sizeof meet->name));
