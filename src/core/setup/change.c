@@ -255,8 +255,7 @@ kolo_status kolo_change_try(struct kolo_change *g, int limit_ms, const struct ko
         struct kolo_meet meet = meeting(g, g->attempt, true);
         const int rest_ms = (int)((until_us - kolo_now_us()) / 1e3);
         meet.limit_ms = rest_ms > 1 ? rest_ms : 1;
-        const bool hub = g->comm != NULL && g->second.family == 0;
-        st = kolo_create_at(&meet, g->count, me, hub, config, out);
+        st = kolo_create_at(&meet, g->count, me, me == host && g->second.family == 0, config, out);
     }
     const int at_fault = g->parent.at_fault;
     kolo_boot_close(g->first);

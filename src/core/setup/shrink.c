@@ -125,8 +125,8 @@ static kolo_status meet_again(struct survivors *s, const int *exclude, int nexcl
     KOLO_TRY(may_wait(&s->parent, KOLO_MEET_SEEKING));
     KOLO_TRY(name_meeting(s, exclude, nexclude, &meet));
     const struct kolo_config as_parent = kolo_create_config(s->comm);
-    const bool hub = s->me == 0 || meet.place.family == 0;
-    return kolo_create_at(&meet, s->nranks, s->me, hub, config != NULL ? config : &as_parent, out);
+    return kolo_create_at(&meet, s->nranks, s->me, s->me == 0, config != NULL ? config : &as_parent,
+                          out);
 }
 
 kolo_status kolo_comm_shrink(struct kolo_comm *comm, const int *exclude, int nexclude,

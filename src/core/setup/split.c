@@ -116,7 +116,7 @@ kolo_status kolo_comm_split(struct kolo_comm *comm, int color, int key,
     const struct kolo_config as_parent = kolo_create_config(comm);
     struct whole whole = {.parent = {.may_wait = may_wait, .at_fault = -1}, .comm = comm};
     meet.parent = &whole.parent;
-    const kolo_status made = kolo_create_at(&meet, size, rank, meet.place.family == 0,
+    const kolo_status made = kolo_create_at(&meet, size, rank, rank == 0 && meet.place.family == 0,
                                             config != NULL ? config : &as_parent, out);
     return made != KOLO_OK && atomic_load(&comm->failure.error) != KOLO_OK ? kolo_comm_usable(comm)
                                                                            : made;
