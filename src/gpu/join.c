@@ -11,6 +11,7 @@
 struct intro { /* what a rank tells all ranks of its GPU */
     int32_t status, ordinal;
     uint32_t kernels; /* 1: kolo has kernels for GPUs here */
+    uint32_t copies;  /* 1: its kernels may copy between a GPU and the host */
     uint32_t opens;   /* 1: it may open memory of other processes */
     uint32_t stores;  /* 1: its kernels may store to memory of other GPUs */
     uint32_t hier;    /* 1: calls may use the hierarchical way, */
@@ -56,6 +57,7 @@ static struct intro describe_gpu(const struct kolo_comm *c, struct kolo_gpu *gpu
     struct intro intro = {.status = kolo_gpu_open(c->options.cuda_ordinal, gpu),
                           .ordinal = c->options.cuda_ordinal};
     intro.kernels = kolo_gpu_has_kernels();
+    intro.copies = !blocks && intro.kernels;
     intro.opens = !blocks && (ipc == NULL || strcmp(ipc, "0") != 0);
     intro.stores = !blocks && intro.kernels && (p2p == NULL || strcmp(p2p, "0") != 0);
     intro.hier = !blocks && intro.kernels && (hier == NULL || strcmp(hier, "0") != 0);
@@ -104,15 +106,23 @@ static kolo_status make_host(struct kolo_gpu_path *p, struct kolo_comm **out)
     return p->env.split(c, 0, c->ranks.rank, &config, out);
 }
 
-static kolo_status join_proxy(struct kolo_gpu_path *p, struct kolo_gpu *gpu, bool fuses)
+/* What the proxy needs of kernels. */
+static kolo_status load_for_proxy(struct kolo_gpu *gpu, bool fuses, bool copies)
+{
+    KOLO_TRY(kolo_gpu_enter(gpu));
+    const kolo_status st = fuses ? kolo_gpu_load(gpu) : KOLO_OK;
+    if (copies && st == KOLO_OK) {
+        kolo_gpu_load_copies(gpu);
+    }
+    kolo_gpu_leave(gpu);
+    return st;
+}
+
+static kolo_status join_proxy(struct kolo_gpu_path *p, struct kolo_gpu *gpu, bool fuses,
+                              bool copies)
 {
     struct kolo_comm *host = NULL, *desk = NULL;
-    if (fuses && p->comm->ranks.rank == 0) {
-        KOLO_TRY(kolo_gpu_enter(gpu));
-        const kolo_status st = kolo_gpu_load(gpu);
-        kolo_gpu_leave(gpu);
-        KOLO_TRY(st);
-    }
+    KOLO_TRY(load_for_proxy(gpu, fuses && p->comm->ranks.rank == 0, copies));
     KOLO_TRY(make_host(p, &host));
     const kolo_status st = fuses ? make_host(p, &desk) : KOLO_OK;
     if (st != KOLO_OK) {
@@ -248,7 +258,7 @@ static kolo_status join_with(struct kolo_gpu_path *p, struct kolo_gpu *gpu, cons
         KOLO_TRY(join_p2p(p, gpu, all));
     }
     if (p->p2p != NULL) {
-        return join_proxy(p, gpu, false); /* for messages and some v-forms */
+        return join_proxy(p, gpu, false, true); /* for messages and some v-forms */
     }
     struct kolo_hier_path *layers = NULL;
     if (!(fuses && shared.opens)) {
@@ -259,7 +269,8 @@ static kolo_status join_with(struct kolo_gpu_path *p, struct kolo_gpu *gpu, cons
              : all[0].kernels      ? "calls go through host memory"
                                    : "calls go through host memory; kolo was built without nvcc, "
                                      "so without kernels for GPUs");
-    const kolo_status st = join_proxy(p, gpu, fuses && shared.opens);
+    const kolo_status st =
+        join_proxy(p, gpu, fuses && shared.opens, all[c->ranks.rank].copies != 0);
     if (layers != NULL && st == KOLO_OK) {
         p->hier = layers;
         kolo_hier_path_join(layers, p->proxy);

@@ -1407,7 +1407,7 @@ TEST(FakeDeviceSeveral, ARankMayMakeMoreCallsThanAStreamHasRoomForBeforeTheOther
     several.Threads([&](int r) {
         const auto at = static_cast<size_t>(r);
         if (r == 1) { // when rank 0 has come as far as it can
-            while (made < 128) {
+            while (made < 64) {
                 std::this_thread::yield();
             }
             std::this_thread::sleep_for(std::chrono::milliseconds(200));
@@ -1422,6 +1422,18 @@ TEST(FakeDeviceSeveral, ARankMayMakeMoreCallsThanAStreamHasRoomForBeforeTheOther
     });
 }
 
+// A host function that holds a stream until the gate is open.
+void HoldStream(const Stream &stream, int device, std::atomic<bool> *open)
+{
+    const Context context(device);
+    void (*wait)(void *) = [](void *gate) {
+        while (!*static_cast<std::atomic<bool> *>(gate)) {
+            std::this_thread::yield();
+        }
+    };
+    Do("cuLaunchHostFunc", stream.Get(), wait, static_cast<void *>(open));
+}
+
 // The proxy's thread, which shall serve the call, is inside the driver.
 TEST(FakeDeviceSeveral, ALostRankOrAnAbortDoesNotHoldUpAThreadThatFreesMemory)
 {
@@ -1433,15 +1445,7 @@ TEST(FakeDeviceSeveral, ALostRankOrAnAbortDoesNotHoldUpAThreadThatFreesMemory)
         Several several(2, aborts ? 20000 : 300);
         ASSERT_TRUE(several.IsUp());
         std::atomic<bool> open = false;
-        {
-            const Context context;
-            void (*wait)(void *) = [](void *gate) {
-                while (!*static_cast<std::atomic<bool> *>(gate)) {
-                    std::this_thread::yield();
-                }
-            };
-            Do("cuLaunchHostFunc", stream.Get(), wait, static_cast<void *>(&open));
-        }
+        HoldStream(stream, 0, &open);
         for (int i = 0; i < 3; i++) {
             EXPECT_EQ(KOLO_OK, Make(call, data.in[0].Get(), data.out[0].Get(), several.comm[0],
                                     stream.Get()));
@@ -1453,6 +1457,81 @@ TEST(FakeDeviceSeveral, ALostRankOrAnAbortDoesNotHoldUpAThreadThatFreesMemory)
         } else {
             kolo_comm_destroy(several.comm[0]);
             several.comm[0] = nullptr;
+        }
+    }
+}
+
+// What of a process waits in the driver until the GPU is idle, and lets no other call pass.
+void FreeMemory()
+{
+    unsigned long long memory;
+    Do("cuMemAlloc_v2", &memory, size_t{64});
+    Do("cuMemFree_v2", memory);
+}
+void MakeStream()
+{
+    void *stream;
+    Do("cuStreamCreate", &stream, 1u);
+    Do("cuStreamDestroy_v2", stream);
+}
+void LoadModule()
+{
+    void *module, *kernel;
+    Do("cuModuleLoadData", &module, static_cast<const void *>("any"));
+    Do("cuModuleGetFunction", &kernel, module, "kolo_fused_copy_1");
+    Do("cuFuncLoad", kernel); // as the first launch does
+    Do("cuModuleUnload", module);
+}
+
+// The proxy's thread works while the streams wait for it, so it may not need the driver.
+TEST(FakeDeviceSeveral, AThreadMayFreeMemoryLoadKernelsAndMakeStreamsDuringACall)
+{
+    ASSERT_TRUE(gpu::IsFake()) << "KOLO_CUDA_PATH is not the driver of tests/device";
+    constexpr size_t kLong = 5 << 18, kRoom = 4 * kLong; // elements: of several tiles; bytes
+    Several several(2);
+    ASSERT_TRUE(several.IsUp()) << kolo_error_text();
+    for (void (*what)() : {FreeMemory, MakeStream, LoadModule}) {
+        const Memory in[2] = {Memory(kRoom, 0), Memory(kRoom, 1)};
+        const Memory sum[2] = {Memory(kRoom, 0), Memory(kRoom, 1)};
+        const Memory all[2] = {Memory(kRoom, 0), Memory(kRoom, 1)};
+        const Memory sent[2] = {Memory(kRoom, 0), Memory(kRoom, 1)};
+        const Stream stream[2] = {Stream(0), Stream(1)};
+        std::atomic<bool> open = false;
+        for (int r = 0; r < 2; r++) {
+            const std::vector<int32_t> data(kLong, r + 5);
+            in[r].Put(data.data(), kRoom);
+            all[r].Put(std::vector<int32_t>(kLong, 0).data(), kRoom);
+            HoldStream(stream[r], r, &open);
+        }
+        several.Threads([&](int r) {
+            kolo_comm *comm = several.comm[static_cast<size_t>(r)];
+            const size_t counts[2] = {kLong / 2 - 1, kLong / 2 - 1}, at[2] = {0, kLong / 2};
+            void *s = stream[r].Get();
+            EXPECT_EQ(KOLO_OK, kolo_all_reduce(in[r].Get(), sum[r].Get(), kLong, KOLO_INT32,
+                                               KOLO_SUM, comm, s));
+            EXPECT_EQ(KOLO_OK, kolo_all_to_allv(in[r].Get(), counts, at, all[r].Get(), counts, at,
+                                                KOLO_INT32, comm, s));
+            EXPECT_EQ(KOLO_OK, kolo_group_begin());
+            EXPECT_EQ(KOLO_OK, kolo_send(sum[r].Get(), kLong, KOLO_INT32, 1 - r, comm, s));
+            EXPECT_EQ(KOLO_OK, kolo_recv(sent[r].Get(), kLong, KOLO_INT32, 1 - r, comm, s));
+            EXPECT_EQ(KOLO_OK, kolo_group_end());
+        });
+        std::thread waits([what] {
+            const Context context;
+            what();
+        });
+        std::this_thread::sleep_for(std::chrono::milliseconds(100)); // now it has the lock
+        open = true;
+        waits.join();
+        for (int r = 0; r < 2; r++) {
+            stream[r].Sync();
+            for (const size_t i : {size_t{0}, kLong / 2 - 2, kLong - 2}) {
+                EXPECT_EQ(11, sum[r].At<int32_t>(i)) << i;
+                EXPECT_EQ(i < kLong / 2 ? 5 : 6, all[r].At<int32_t>(i)) << i;
+                EXPECT_EQ(11, sent[r].At<int32_t>(i)) << i;
+            }
+            EXPECT_EQ(0, all[r].At<int32_t>(kLong / 2 - 1)) << "between two blocks";
+            EXPECT_EQ(0, all[r].At<int32_t>(kLong - 1)) << "behind the last block";
         }
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator.h"
 
+#include "exec/gpu/copies/copies_body.h"
 #include "exec/gpu/ll/ll_table.h"
 #include "exec/gpu/program/program_table.h"
 
@@ -76,10 +77,11 @@ bool Has(const char *name)
 
 size_t ArgumentBytes(const char *name)
 {
-    return Table().count(name) > 0       ? sizeof(kolo_fused_launch)
-           : PeerTable().count(name) > 0 ? sizeof(kolo_program_launch)
-           : LlTable().count(name) > 0   ? sizeof(kolo_ll_launch)
-                                         : 0;
+    return Table().count(name) > 0                 ? sizeof(kolo_fused_launch)
+           : PeerTable().count(name) > 0           ? sizeof(kolo_program_launch)
+           : LlTable().count(name) > 0             ? sizeof(kolo_ll_launch)
+           : name == std::string(KOLO_COPIES_NAME) ? sizeof(kolo_copies_launch)
+                                                   : 0;
 }
 
 static void EachInAThread(unsigned blocks, const std::function<void(unsigned)> &block)
@@ -110,6 +112,20 @@ bool Run(const char *name, const kolo_ll_launch &launch, unsigned blocks, unsign
         found->second(launch, block, {0, 1, threads});
     });
     return found != LlTable().end();
+}
+
+void Run(const kolo_copies_launch &launch, unsigned blocks, unsigned threads)
+{
+    const auto *batch = reinterpret_cast<const kolo_copy_batch *>(launch.batch);
+    const auto *copy = reinterpret_cast<const kolo_copy *>(batch + 1);
+    if (__atomic_load_n(reinterpret_cast<const uint32_t *>(launch.stop), __ATOMIC_ACQUIRE) != 0) {
+        return;
+    }
+    for (unsigned block = 0; block < blocks; block++) {
+        for (unsigned thread = 0; thread < threads; thread++) {
+            kolo_gpu::copy_window(copy, batch->count, 0, {block, blocks, thread, threads});
+        }
+    }
 }
 
 bool Run(const char *name, const kolo_fused_launch &launch, unsigned blocks, unsigned threads)

@@ -3,6 +3,7 @@
 #ifndef KOLO_TESTS_EMULATOR_H
 #define KOLO_TESTS_EMULATOR_H
 
+#include "exec/gpu/copies/copies_layout.h"
 #include "exec/gpu/fused/fused.h"
 #include "exec/gpu/ll/ll_layout.h"
 
@@ -21,6 +22,9 @@ bool Has(const char *name);
 // launches.
 bool Run(const char *name, const kolo_program_launch &launch, unsigned blocks, unsigned threads);
 bool Run(const char *name, const kolo_ll_launch &launch, unsigned blocks, unsigned threads);
+
+// Runs the kernel that copies.
+void Run(const kolo_copies_launch &launch, unsigned blocks, unsigned threads);
 
 // What happens when a kernel reads or writes at an address that is not a multiple of the access's
 // size: `what`, and the kernel goes on. Until this is called, the program ends.

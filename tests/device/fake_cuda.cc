@@ -13,6 +13,7 @@
 #include "fake_queues.h"
 #include "fake_strict.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -436,13 +437,16 @@ Event *EventOf(kolo_cuda_event event)
     return reinterpret_cast<Event *>(event);
 }
 
+// Naps get longer, because what it waits for needs the core that many waiting streams would take.
 template <class Holds> void WaitUntil(const Holds &holds)
 {
+    constexpr int kYields = 20, kNaps = 8, kLongest = 5;
     for (int polls = 0; !holds() && fault == 0; polls++) {
-        if (polls < 100) {
+        if (polls < kYields) {
             std::this_thread::yield();
-        } else { // what it waits for needs the core
-            std::this_thread::sleep_for(std::chrono::microseconds(50));
+        } else {
+            const int doubled = std::min((polls - kYields) / kNaps, kLongest);
+            std::this_thread::sleep_for(std::chrono::microseconds(50 << doubled));
         }
     }
 }
@@ -584,6 +588,40 @@ void PushKernel(kolo_cuda_stream stream, const std::string &name, unsigned block
     Launch launch;
     memcpy(&launch, argument, sizeof launch);
     Queue(StreamOf(stream), [=] { emulator::Run(name.c_str(), launch, blocks, threads); });
+}
+
+// The kernel that copies between the host and a GPU counts as the copies that it makes, not as a
+// launch.
+static void BeginCopies(int device, int count, size_t bytes)
+{
+    const int at_once = copying[device].fetch_add(count) + count;
+    copied += bytes;
+    for (int most = copied_at_once; most < at_once && copied_at_once != at_once;
+         most = copied_at_once) {
+        copied_at_once.compare_exchange_weak(most, at_once);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(copy_ms));
+}
+static void PushCopies(kolo_cuda_stream stream, unsigned blocks, unsigned threads,
+                       const void *argument)
+{
+    kolo_copies_launch launch;
+    memcpy(&launch, argument, sizeof launch);
+    const int by = Current();
+    Queue(StreamOf(stream), [=] {
+        const auto *batch = reinterpret_cast<const kolo_copy_batch *>(launch.batch);
+        const auto *copy = reinterpret_cast<const kolo_copy *>(batch + 1);
+        const auto *stop = reinterpret_cast<const uint32_t *>(launch.stop);
+        const bool runs = __atomic_load_n(stop, __ATOMIC_ACQUIRE) == 0;
+        size_t bytes = 0;
+        for (uint64_t i = 0; runs && i < batch->count; i++) {
+            bytes += copy[i].bytes;
+        }
+        const int count = runs ? static_cast<int>(batch->count) : 0;
+        BeginCopies(by, count, bytes);
+        emulator::Run(launch, blocks, threads);
+        copying[by].fetch_sub(count);
+    });
 }
 
 extern "C" {
@@ -1015,13 +1053,7 @@ static bool IsWords(const void *at, size_t bytes)
 }
 static void Copy(void *to, const void *from, size_t bytes, int device)
 {
-    const int at_once = copying[device].fetch_add(1) + 1;
-    copied += bytes;
-    for (int most = copied_at_once; most < at_once && copied_at_once != at_once;
-         most = copied_at_once) {
-        copied_at_once.compare_exchange_weak(most, at_once);
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(copy_ms));
+    BeginCopies(device, 1, bytes);
     if (IsWords(to, bytes) && IsWords(from, bytes)) {
         CopyWords(to, from, bytes);
     } else {
@@ -1500,11 +1532,7 @@ int cuStreamWaitEvent(kolo_cuda_stream stream, kolo_cuda_event event, unsigned)
         return kCaptureIsolation;
     }
     const Token token = e->recorded;
-    const auto wait = [token] {
-        while (token != nullptr && !token->load() && fault == 0) {
-            std::this_thread::yield();
-        }
-    };
+    const auto wait = [token] { WaitUntil([&] { return token == nullptr || token->load(); }); };
     Queue(StreamOf(stream), wait, kWaits);
     return KOLO_CUDA_OK;
 }
@@ -1700,6 +1728,10 @@ int cuLaunchKernel(kolo_cuda_function function, unsigned grid_x, unsigned, unsig
     function->loaded = true;
     const std::string &name = function->name;
     const size_t bytes = emulator::ArgumentBytes(name.c_str());
+    if (bytes == sizeof(kolo_copies_launch)) {
+        PushCopies(stream, grid_x, block_x, arguments[0]);
+        return KOLO_CUDA_OK;
+    }
     launches++;
     if (bytes == sizeof(kolo_program_launch)) {
         const auto *launch = static_cast<const kolo_program_launch *>(arguments[0]);

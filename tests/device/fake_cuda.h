@@ -44,8 +44,8 @@ size_t FakeCudaCopied();
 void FakeCudaDirect(const char *word);
 // Calls of cuFlushGPUDirectRDMAWrites so far.
 size_t FakeCudaFlushes();
-// Kernels launched so far; those of exec/gpu/ll/ll.h among them, those whose buffers other GPUs may
-// use, those of several lanes.
+// Kernels launched so far, but for those that copy between the host and a GPU; those of
+// exec/gpu/ll/ll.h among them, those whose buffers other GPUs may use, those of several lanes.
 size_t FakeCudaLaunches();
 size_t FakeCudaLaunchesLow();
 size_t FakeCudaLaunchesDirect();

@@ -412,9 +412,9 @@ int main()
         Expect(job, !gpu::IsFake() || (Launches() > launches_closed) == runs, "launches again");
         Say(job,
             "where one rank's memory cannot be opened, they give the same, for that call only");
+        CheckFreeWhilePending(job, a, b);
+        Say(job, "a thread may free memory while a call is pending");
         if (opens) {
-            CheckFreeWhilePending(job, a, b);
-            Say(job, "a thread may free memory while a call is pending");
             const Memory new_a(4096, gpu), new_b(4096, gpu);
             CheckFreeWhilePending(job, new_a, new_b);
             const Memory new_virtual = Memory::Virtual(4096, true, gpu);

@@ -50,6 +50,7 @@ void kolo_gpu_close(struct kolo_gpu *gpu)
     gpu->pool = NULL;
     gpu->context = NULL;
     gpu->kernels = NULL;
+    gpu->copies = NULL;
 }
 
 kolo_status kolo_gpu_enter(const struct kolo_gpu *gpu)

@@ -21,6 +21,7 @@ struct kolo_gpu {
     bool stores; /* it has the kernels of exec/gpu/program/program_kernel.h and exec/gpu/ll/ll.h;
                     otherwise those of exec/gpu/fused/fused.h */
     struct kolo_gpu_kernels *kernels; /* the pool's; NULL: none */
+    kolo_cuda_function copies;        /* the kernel of exec/gpu/copies; NULL: the driver copies */
 };
 
 struct kolo_gpu_call { /* one rank's call */
@@ -41,6 +42,9 @@ kolo_status kolo_gpu_open(int ordinal, struct kolo_gpu *gpu);
 kolo_status kolo_gpu_load(struct kolo_gpu *gpu);
 /* Load the kernels of `stores` for later communicators. The caller has entered the context. */
 void kolo_gpu_load_early(const struct kolo_gpu *gpu, bool stores);
+/* Set gpu->copies, by any kernels that the process has loaded. The caller has entered the context.
+ * Without kernels it stays NULL. */
+void kolo_gpu_load_copies(struct kolo_gpu *gpu);
 /* Unload the kernels of a pool that nobody uses any more. */
 void kolo_gpu_kernels_free(struct kolo_gpu_pool *pool);
 /* The loaded kernel that serves the call. */

@@ -4,6 +4,7 @@
  * meanwhile; so loading them for a communicator while another one's call waits for a rank would
  * wait for ever. For the same reason all kernels are loaded before any is launched (CUDA C++
  * Programming Guide, "Lazy Loading"). */
+#include "exec/gpu/copies/copies_layout.h"
 #include "exec/reduce/reduce.h"
 #include "gpu/context/gpu.h"
 #include "plan/plan.h"
@@ -28,6 +29,7 @@ struct kolo_gpu_kernels {
     kolo_cuda_module module;
     struct kernel kernel[KERNELS];
     int nkernels;
+    kolo_cuda_function copies;
     /* The same by what a call is; NULL: no such call. COPIES and SWAPS use operation 0. */
     kolo_cuda_function by[KINDS][KOLO_TYPES][KOLO_OPS + 1], ll[KINDS][KOLO_TYPES][KOLO_OPS + 1];
 };
@@ -148,6 +150,7 @@ static kolo_status load_all(struct kolo_gpu_kernels *k, const struct kolo_cuda *
     static const enum kolo_coll colls[] = {KOLO_COLL_ALL_REDUCE, KOLO_COLL_BROADCAST,
                                            KOLO_COLL_ALL_TO_ALL};
     KOLO_TRY(load_module(k, cuda));
+    KOLO_TRY(kolo_cuda_function_find(cuda, k->module, KOLO_COPIES_NAME, &k->copies));
     for (size_t i = 0; i < KOLO_LENGTH(colls); i++) {
         for (int type = 0; type < KOLO_TYPES; type++) {
             KOLO_TRY(load_of_type(k, cuda, colls[i], (enum kolo_type)type));
@@ -200,6 +203,16 @@ void kolo_gpu_load_early(const struct kolo_gpu *gpu, bool stores)
     struct kolo_gpu_kernels *unused = NULL;
     pthread_mutex_lock(&loading);
     (void)load_locked(gpu, stores, &unused); /* who needs them will say what is wrong */
+    pthread_mutex_unlock(&loading);
+}
+
+void kolo_gpu_load_copies(struct kolo_gpu *gpu)
+{
+    struct kolo_gpu_kernels *any = NULL;
+    pthread_mutex_lock(&loading);
+    if (load_locked(gpu, gpu->pool->kernels[true] != NULL, &any) == KOLO_OK) {
+        gpu->copies = any->copies;
+    }
     pthread_mutex_unlock(&loading);
 }
 

@@ -8,15 +8,18 @@
 #include "gpu/proxy/shared_gpu.h"
 #include "gpu/proxy/staging.h"
 
-/* Calls of a rank that are enqueued and not served, at most; not those of graphs. A call takes up to
- * seven entries of its stream, and a stream has room for about 1024. */
-enum { KOLO_PROXY_AHEAD = 128 };
+/* Entries of streams for a rank's calls that are enqueued and not served, at most; not those of
+ * graphs. A stream has room for about 1024. A call takes those of its rounds, and up to so many
+ * more: two for other paths, two for its order, the host function, a kernel and what tells its
+ * end. */
+enum { KOLO_PROXY_ENTRIES = 960, KOLO_PROXY_CALL_ENTRIES = 7 };
 
 struct kolo_proxy_job { /* a call of this rank, for the thread */
     struct kolo_proxy_job *next;
     struct kolo_proxy *proxy;
     struct kolo_gpu_call call;
     struct kolo_counts v;
+    struct kolo_rounds_plan plan;
     struct kolo_shared_gpu_met met; /* if ranks that share the GPU can run it */
     _Atomic int users;              /* who enqueues it and the thread, or `kept` and the graph */
     /* [nmessages], instead of a collective; then only call.stream is set. */
@@ -34,10 +37,8 @@ struct kolo_proxy {
     struct kolo_gpu gpu;
     bool fuses;
     bool lost;                    /* a call has not ended */
-    struct kolo_gpu_block *words; /* of `done` and of shared.words */
-    _Atomic uint32_t *done;
-    kolo_cuda_address done_at;
-    struct kolo_staging staging; /* only the thread uses it */
+    struct kolo_gpu_block *words; /* of staging.rounds and of shared.words */
+    struct kolo_staging staging;  /* only the thread uses it */
     struct kolo_shared_gpu shared;
 
     /* Of the members up to `lock`, and of a part of `shared`. It is held while a call is enqueued,
@@ -48,7 +49,7 @@ struct kolo_proxy {
 
     pthread_mutex_t lock; /* of the members below */
     pthread_cond_t came, room;
-    int ahead; /* calls outside of graphs that are enqueued and not served */
+    int ahead; /* entries of calls outside of graphs that are enqueued and not served */
     struct kolo_proxy_job *first, **last;
     uint64_t served;    /* jobs */
     bool serving;       /* a job */

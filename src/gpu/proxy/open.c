@@ -10,9 +10,9 @@
 
 /* ---- abort ---- */
 
-/* Whether the thread has been in one job for `STUCK_MS`, although the job was aborted: it is in the
- * driver, and comes out when another thread of the process leaves the context's lock. That thread
- * waits for the streams which wait for `done`. */
+/* Whether the thread has been in one job for `STUCK_MS`, although the job was aborted. It is in the
+ * driver, which copies for some calls (staging.h), and comes out when another thread of the process
+ * leaves the context's lock. That thread waits for the streams which wait for `done`. */
 static bool is_stuck(struct kolo_proxy *r, uint64_t *job, double *since_us)
 {
     enum { STUCK_MS = 1000 };
@@ -36,7 +36,7 @@ static void *run_releaser(void *arg)
     double since_us = kolo_now_us();
     for (bool stop = false; !stop;) {
         if (is_stuck(r, &job, &since_us)) {
-            atomic_store_explicit(r->done, 1, memory_order_release);
+            kolo_rounds_abort(&r->staging.rounds);
         }
         (void)nanosleep(&nap, NULL);
         pthread_mutex_lock(&r->lock);
@@ -79,20 +79,21 @@ void kolo_proxy_widen(struct kolo_proxy *r, int ranks)
 
 static kolo_status start_thread(struct kolo_proxy *r)
 {
-    enum { LINE = 128 }; /* done, ended and the table, each apart */
-    const size_t bytes = 2 * LINE + sizeof(struct kolo_fused_table);
+    enum { LINE = 128 }; /* the words of rounds, `ended` and the table, each apart */
+    struct kolo_rounds *rounds = &r->staging.rounds;
+    const size_t first = kolo_rounds_bytes(rounds->most);
+    const size_t bytes = first + LINE + sizeof(struct kolo_fused_table);
     KOLO_TRY(kolo_gpu_pool_take(r->gpu.pool, KOLO_GPU_PINNED, bytes, &r->words));
-    void *pinned = r->words->host;
+    char *pinned = r->words->host;
     memset(pinned, 0, bytes);
-    r->done = pinned;
-    r->done_at = r->words->at;
-    struct kolo_fused_table *table = (void *)((char *)pinned + 2 * LINE);
+    KOLO_TRY(kolo_rounds_open(rounds, pinned, r->words->at));
+    struct kolo_fused_table *table = (void *)(pinned + first + LINE);
     table->aborted = 1; /* until a call has its addresses there */
-    r->shared.words = (struct kolo_shared_gpu_words){.done = r->done,
-                                                     .ended = (void *)((char *)pinned + LINE),
+    r->shared.words = (struct kolo_shared_gpu_words){.done = rounds->words.done,
+                                                     .ended = (void *)(pinned + first),
                                                      .table = table,
-                                                     .ended_at = r->done_at + LINE,
-                                                     .table_at = r->done_at + 2 * LINE};
+                                                     .ended_at = r->words->at + first,
+                                                     .table_at = r->words->at + first + LINE};
     KOLO_TRY(kolo_staging_open(&r->staging));
     KOLO_TRY(kolo_gpu_order_open(&r->gpu, &r->calls));
     if (pthread_create(&r->thread, NULL, kolo_proxy_run, r) != 0) {
@@ -107,6 +108,7 @@ static void proxy_free(struct kolo_proxy *r)
     if (kolo_gpu_enter(&r->gpu) == KOLO_OK) {
         kolo_gpu_order_close(&r->gpu, &r->calls);
         kolo_staging_close(&r->staging);
+        kolo_rounds_close(&r->staging.rounds, r->lost);
         kolo_gpu_leave(&r->gpu);
     }
     if (!r->lost) { /* otherwise the GPU still writes to it */
@@ -151,7 +153,10 @@ kolo_status kolo_proxy_open(const struct kolo_path_env *env, struct kolo_comm *h
     r->last = &r->first;
     r->shared = (struct kolo_shared_gpu){
         .host = host, .desk = desk, .gpu = &r->gpu, .sockets = {.socket = KOLO_NO_FD}};
-    r->staging = (struct kolo_staging){.host = host, .gpu = &r->gpu};
+    r->staging = (struct kolo_staging){
+        .host = host,
+        .gpu = &r->gpu,
+        .rounds = {.host = host, .gpu = &r->gpu, .most = kolo_staging_copies(host->ranks.nranks)}};
     pthread_mutex_init(&r->order, NULL);
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->came, NULL);

@@ -24,22 +24,27 @@ static bool can_fuse(const struct kolo_proxy *r, const struct kolo_proxy_job *jo
     return r->fuses && !kolo_coll_by_messages(&job->call.args);
 }
 
+static bool may_fuse(const struct kolo_proxy *r, const struct kolo_proxy_job *job)
+{
+    return job->message == NULL && job->call.args.coll != KOLO_COLL_BARRIER && can_fuse(r, job);
+}
+
 /* *released_out: the stream goes on already. */
 static kolo_status serve_job(struct kolo_proxy_job *job, bool *released_out)
 {
     struct kolo_proxy *r = job->proxy;
     bool fused = false;
     if (job->message != NULL) {
-        return kolo_staging_exchange(&r->staging, job->message, job->nmessages);
+        return kolo_staging_exchange(&r->staging, job->message, job->nmessages, &job->plan);
     }
     if (job->call.args.coll == KOLO_COLL_BARRIER) {
         return kolo_barrier(r->host, NULL);
     }
     if (can_fuse(r, job)) {
-        KOLO_TRY(
-            kolo_shared_gpu_run(&r->shared, &job->met, r->staging.in.stream, &fused, released_out));
+        KOLO_TRY(kolo_shared_gpu_run(&r->shared, &job->met, r->gpu.pool->stream[KOLO_GPU_FROM],
+                                     &fused, released_out));
     }
-    return fused ? KOLO_OK : kolo_staging_run(&r->staging, &job->call, &job->v);
+    return fused ? KOLO_OK : kolo_staging_run(&r->staging, &job->call, &job->v, &job->plan);
 }
 
 static struct kolo_proxy_job *next_job(struct kolo_proxy *r, bool *aborted_out)
@@ -103,11 +108,17 @@ static void end_comm(struct kolo_proxy *r, struct kolo_comm *inner, kolo_status 
     (void)kolo_failure_end(r->comm, st, known ? found.rank : -1);
 }
 
-/* A call outside of graphs is served: the rank may make another one. */
-static void note_served(struct kolo_proxy *r)
+/* Entries of streams that a call takes, at most. */
+static int entries_of(const struct kolo_proxy_job *job)
+{
+    return KOLO_PROXY_CALL_ENTRIES + kolo_rounds_entries(&job->plan);
+}
+
+/* A call outside of graphs is served: the rank may make others. */
+static void note_served(struct kolo_proxy *r, int entries)
 {
     pthread_mutex_lock(&r->lock);
-    r->ahead--;
+    r->ahead -= entries;
     pthread_cond_broadcast(&r->room);
     pthread_mutex_unlock(&r->lock);
 }
@@ -124,17 +135,20 @@ void *kolo_proxy_run(void *arg)
     for (struct kolo_proxy_job *job; (job = next_job(r, &aborted)) != NULL;) {
         bool released = false;
         const bool captured = job->captured; /* a job of a graph may end when its stream goes on */
+        const int entries = entries_of(job);
         st = st == KOLO_OK && !aborted ? serve_job(job, &released) : st;
         if (st != KOLO_OK && !aborted) {
             end_comm(r, r->host, st);
         }
-        if (!released) {
-            atomic_store_explicit(r->done, 1, memory_order_release);
+        if (st != KOLO_OK || aborted) {
+            kolo_rounds_abort(&r->staging.rounds);
+        } else if (!released) {
+            kolo_rounds_end(&r->staging.rounds, &job->plan);
         }
         if (!captured) {
             kolo_proxy_job_leave(job);
             kolo_pending_end();
-            note_served(r);
+            note_served(r, entries);
         }
     }
     kolo_shared_gpu_close(&r->shared);
@@ -160,17 +174,18 @@ static void on_reached(void *arg)
 
 /* ---- enqueueing ---- */
 
-/* Wait until few calls of this rank are pending, and count one more. In the driver, the call that
- * finds a stream full waits and lets no other pass: the thread could not serve the stream.
- * Errors: ABORTED. */
-static kolo_status take_room(struct kolo_proxy *r, bool captured)
+/* Wait until a call's entries have room beside those of this rank that are pending; a call with
+ * more than there can be goes alone. In the driver, the call that finds a stream full waits and
+ * lets no other pass. Errors: ABORTED. */
+static kolo_status take_room(struct kolo_proxy *r, const struct kolo_proxy_job *job)
 {
+    const int entries = job->captured ? 0 : entries_of(job);
     pthread_mutex_lock(&r->lock);
-    while (!captured && !r->aborted && r->ahead >= KOLO_PROXY_AHEAD) {
+    while (entries > 0 && !r->aborted && r->ahead > 0 && r->ahead + entries > KOLO_PROXY_ENTRIES) {
         pthread_cond_wait(&r->room, &r->lock);
     }
     const bool aborted = r->aborted;
-    r->ahead += !captured && !aborted;
+    r->ahead += aborted ? 0 : entries;
     pthread_mutex_unlock(&r->lock);
     return aborted ? kolo_fail(KOLO_ERR_ABORTED, "the communicator was ended") : KOLO_OK;
 }
@@ -231,13 +246,8 @@ static kolo_status give_to_graph(struct kolo_proxy *r, struct kolo_proxy_job *jo
 static kolo_status enqueue_locked(struct kolo_proxy *r, struct kolo_proxy_job *job, bool *taken_out)
 {
     const kolo_stream stream = job->call.stream;
-    struct kolo_cuda_stream_op ops[] = {
-        {.kind = KOLO_CUDA_WAIT_32, .at = r->done_at, .value = 1, .flags = KOLO_CUDA_WAIT_EQUAL},
-        {.kind = KOLO_CUDA_WRITE_32, .at = r->done_at, .value = 0}};
     const bool captured = job->captured;
-    const bool fuses =
-        job->message == NULL && job->call.args.coll != KOLO_COLL_BARRIER && can_fuse(r, job);
-    KOLO_TRY(fuses ? meet(r, job) : KOLO_OK);
+    KOLO_TRY(may_fuse(r, job) ? meet(r, job) : KOLO_OK);
     KOLO_TRY(kolo_gpu_order_follow(&r->gpu, &r->calls, stream, captured));
     kolo_pending_enqueue_begin();
     *taken_out = captured; /* the graph leaves it in any case */
@@ -247,7 +257,7 @@ static kolo_status enqueue_locked(struct kolo_proxy *r, struct kolo_proxy_job *j
              : st;
     if (st == KOLO_OK) {
         *taken_out = true; /* the thread leaves it when it has served it */
-        st = KOLO_CUDA(&r->gpu, "cuStreamBatchMemOp", stream_batch_mem_op(stream, 2, ops, 0));
+        st = kolo_rounds_enqueue(&r->staging.rounds, stream, &job->plan);
         if (st == KOLO_OK && job->met.ranks != NULL) {
             st = kolo_shared_gpu_enqueue(&r->shared, &job->call);
         }
@@ -259,14 +269,25 @@ static kolo_status enqueue_locked(struct kolo_proxy *r, struct kolo_proxy_job *j
     return kolo_gpu_order_note(&r->gpu, &r->calls, stream, captured);
 }
 
+static kolo_status plan_job(struct kolo_proxy *r, struct kolo_proxy_job *job)
+{
+    if (job->message != NULL) {
+        return kolo_staging_plan_exchange(&r->staging, job->message, job->nmessages, &job->plan);
+    }
+    return job->call.args.coll == KOLO_COLL_BARRIER
+               ? KOLO_OK
+               : kolo_staging_plan(&r->staging, &job->call, &job->v, may_fuse(r, job), &job->plan);
+}
+
 static kolo_status enqueue_in_turn(struct kolo_proxy *r, struct kolo_proxy_job *job,
                                    bool *taken_out)
 {
     KOLO_TRY(kolo_gpu_is_capturing(&r->gpu, job->call.stream, &job->captured));
-    KOLO_TRY(take_room(r, job->captured));
+    KOLO_TRY(plan_job(r, job));
+    KOLO_TRY(take_room(r, job));
     const kolo_status st = enqueue_locked(r, job, taken_out);
     if (!*taken_out && !job->captured) {
-        note_served(r);
+        note_served(r, entries_of(job));
     }
     return st;
 }

@@ -3,8 +3,9 @@
  * They are in several processes, on several GPUs or on several hosts.
  *
  * A call only enqueues, also into a graph: first a host function, which hands the call to the
- * thread when the stream has come to it, and then a wait for the word `done`, which the thread
- * sets. So nothing on a GPU waits for a kernel of another rank, which might not be resident.
+ * thread when the stream has come to it, then the rounds in which the call's data goes to the host
+ * and back, each behind a wait for the word `done`, which the thread sets (rounds.h). So nothing on
+ * a GPU waits for a kernel of another rank, which might not be resident.
  *
  * The thread runs the call on a second communicator of the same ranks, for host memory. There are
  * two cases:

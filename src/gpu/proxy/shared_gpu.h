@@ -54,7 +54,7 @@ struct kolo_shared_gpu_met { /* a call for which the ranks have met */
 };
 
 struct kolo_shared_gpu_words { /* pinned, for the kernels of rank 0 */
-    _Atomic uint32_t *done;    /* lets the stream go on, as for all calls of the proxy */
+    _Atomic uint64_t *done;    /* lets the stream go on, as for all calls of the proxy */
     _Atomic uint32_t *ended;   /* the stream stores 1 behind the kernel */
     struct kolo_fused_table *table;
     kolo_cuda_address ended_at, table_at; /* as the GPU addresses them */

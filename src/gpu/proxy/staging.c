@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Staging: the copies between a GPU and pinned memory, and the calls on the host between them. */
+/* Staging: the rounds of a call, and the calls on the host between them. */
 #include "gpu/proxy/staging.h"
 
 #include "core/call/parts.h"
@@ -11,70 +11,23 @@ enum { ROOM = KOLO_STAGING_SLOTS * KOLO_STAGING_TILE };
 
 /* ---- opening and closing ---- */
 
-static kolo_status open_side(struct kolo_staging *s, struct kolo_staging_side *side,
-                             enum kolo_gpu_way way)
-{
-    KOLO_TRY(kolo_gpu_pool_take(s->gpu->pool, KOLO_GPU_PINNED, ROOM, &side->block));
-    side->pinned = side->block->host;
-    side->stream = s->gpu->pool->stream[way];
-    for (int i = 0; i < KOLO_STAGING_SLOTS; i++) {
-        KOLO_TRY(KOLO_CUDA(s->gpu, "cuEventCreate",
-                           event_create(&side->event[i], KOLO_CUDA_DISABLE_TIMING)));
-    }
-    return KOLO_OK;
-}
-
 kolo_status kolo_staging_open(struct kolo_staging *s)
 {
-    KOLO_TRY(open_side(s, &s->in, KOLO_GPU_FROM));
-    KOLO_TRY(open_side(s, &s->out, KOLO_GPU_TO));
-    kolo_gdr_open(&s->gdr, s->host, s->gpu, s->out.stream);
+    const size_t bytes[KOLO_GPU_WAYS] = {ROOM, ROOM};
+    struct kolo_rounds_plan first;
+    KOLO_TRY(kolo_rounds_take_room(&s->rounds, bytes, &first));
+    kolo_gdr_open(&s->gdr, s->host, s->gpu, s->gpu->pool->stream[KOLO_GPU_TO]);
     return KOLO_OK;
-}
-
-static void close_side(const struct kolo_gpu *gpu, struct kolo_staging_side *side)
-{
-    for (int i = 0; i < KOLO_STAGING_SLOTS; i++) {
-        if (side->event[i] != NULL) {
-            (void)gpu->cuda->event_destroy(side->event[i]);
-        }
-    }
-    kolo_gpu_pool_give(gpu->pool, side->block);
 }
 
 void kolo_staging_close(struct kolo_staging *s)
 {
     kolo_gdr_close(&s->gdr);
-    close_side(s->gpu, &s->in);
-    close_side(s->gpu, &s->out);
 }
 
-/* ---- copies ---- */
-
-static kolo_status from_gpu(struct kolo_staging *s, void *to, const void *from, size_t bytes)
+static char *room_of(const struct kolo_staging *s, bool in)
 {
-    return bytes == 0 ? KOLO_OK
-                      : KOLO_CUDA(s->gpu, "cuMemcpyDtoHAsync",
-                                  memcpy_dtoh_async(to, (uintptr_t)from, bytes, s->in.stream));
-}
-
-static kolo_status to_gpu(struct kolo_staging *s, void *to, const void *from, size_t bytes)
-{
-    return bytes == 0 ? KOLO_OK
-                      : KOLO_CUDA(s->gpu, "cuMemcpyHtoDAsync",
-                                  memcpy_htod_async((uintptr_t)to, from, bytes, s->out.stream));
-}
-
-static kolo_status finish_side(struct kolo_staging *s, const struct kolo_staging_side *side)
-{
-    return KOLO_CUDA(s->gpu, "cuStreamSynchronize", stream_synchronize(side->stream));
-}
-
-/* End all copies, also after an error. */
-static kolo_status finish_both(struct kolo_staging *s, kolo_status st)
-{
-    const kolo_status in = finish_side(s, &s->in), out = finish_side(s, &s->out);
-    return st != KOLO_OK ? st : in != KOLO_OK ? in : out;
+    return s->rounds.plan.room[in ? KOLO_GPU_FROM : KOLO_GPU_TO]->host;
 }
 
 /* ---- blocks ---- */
@@ -123,37 +76,25 @@ static size_t part_of(const struct tiles *t, size_t len, size_t tile)
     return len > first ? kolo_min(t->most, len - first) : 0;
 }
 
-static char *slot_of(const struct kolo_staging_side *side, size_t tile)
+static char *slot_of(const struct tiles *t, bool in, size_t tile)
 {
-    return side->pinned + tile % KOLO_STAGING_SLOTS * KOLO_STAGING_TILE;
-}
-
-static kolo_cuda_event event_of(const struct kolo_staging_side *side, size_t tile)
-{
-    return side->event[tile % KOLO_STAGING_SLOTS];
+    return room_of(t->s, in) + tile % KOLO_STAGING_SLOTS * KOLO_STAGING_TILE;
 }
 
 /* Copy a tile's part of all blocks of a side. They are one after the other in the slot. */
 static kolo_status copy_tile(const struct tiles *t, bool in, size_t tile)
 {
-    const struct kolo_staging_side *side = in ? &t->s->in : &t->s->out;
-    char *at = slot_of(side, tile);
+    const char *user = in ? t->call->args.in : t->call->args.out;
+    char *at = slot_of(t, in, tile);
     for (int q = 0; q < blocks_of(t->call, in); q++) {
         const struct block b = block_of(t->call, in, q);
         const size_t user_at = (b.at + tile * t->most) * t->elem;
         const size_t bytes = part_of(t, b.len, tile) * t->elem;
-        KOLO_TRY(in ? from_gpu(t->s, at, (const char *)t->call->args.in + user_at, bytes)
-                    : to_gpu(t->s, (char *)t->call->args.out + user_at, at, bytes));
+        KOLO_TRY(kolo_rounds_copy(&t->s->rounds, in ? KOLO_GPU_FROM : KOLO_GPU_TO, user + user_at,
+                                  at, bytes));
         at += bytes;
     }
-    return KOLO_CUDA(t->s->gpu, "cuEventRecord", event_record(event_of(side, tile), side->stream));
-}
-
-/* Wait for the copy of a tile, or of the tile that had its slot before. */
-static kolo_status wait_tile(const struct tiles *t, const struct kolo_staging_side *side,
-                             size_t tile)
-{
-    return KOLO_CUDA(t->s->gpu, "cuEventSynchronize", event_synchronize(event_of(side, tile)));
+    return KOLO_OK;
 }
 
 /* The counts and displacements of a tile, whose blocks are one after the other. */
@@ -176,8 +117,8 @@ static kolo_status cut_counts(const struct tiles *t, size_t tile, struct kolo_co
 static kolo_status run_tile(const struct tiles *t, size_t tile)
 {
     struct kolo_call part = *t->call;
-    part.args.in = slot_of(&t->s->in, tile);
-    part.args.out = slot_of(&t->s->out, tile);
+    part.args.in = slot_of(t, true, tile);
+    part.args.out = slot_of(t, false, tile);
     part.args.count = part_of(t, t->call->args.count, tile);
     if (t->call->args.v.all != NULL) {
         KOLO_TRY(cut_counts(t, tile, &part.args.v));
@@ -185,15 +126,24 @@ static kolo_status run_tile(const struct tiles *t, size_t tile)
     return kolo_call_run(&part, NULL);
 }
 
+/* Rounds from the one that brings a tile to the one that takes it back. */
+static size_t lag_of(const struct tiles *t)
+{
+    return kolo_min(t->count, KOLO_STAGING_SLOTS);
+}
+
+/* When the round that brought a tile is over, so are those that took away what was in its slots. */
 static kolo_status run_tiles(const struct tiles *t)
 {
-    KOLO_TRY(copy_tile(t, true, 0));
-    for (size_t i = 0; i < t->count; i++) {
-        KOLO_TRY(i + 1 < t->count ? copy_tile(t, true, i + 1) : KOLO_OK);
-        KOLO_TRY(wait_tile(t, &t->s->in, i));
-        KOLO_TRY(i >= KOLO_STAGING_SLOTS ? wait_tile(t, &t->s->out, i) : KOLO_OK);
-        KOLO_TRY(run_tile(t, i));
-        KOLO_TRY(copy_tile(t, false, i));
+    const size_t lag = lag_of(t);
+    for (size_t i = 0; i < t->count + lag; i++) {
+        if (i >= lag) {
+            KOLO_TRY(kolo_rounds_wait(&t->s->rounds, (int)(i - lag) + 1));
+            KOLO_TRY(run_tile(t, i - lag));
+        }
+        KOLO_TRY(i < t->count ? copy_tile(t, true, i) : KOLO_OK);
+        KOLO_TRY(i >= lag ? copy_tile(t, false, i - lag) : KOLO_OK);
+        KOLO_TRY(kolo_rounds_go(&t->s->rounds));
     }
     return KOLO_OK;
 }
@@ -208,8 +158,8 @@ static size_t part_bytes(size_t bytes, size_t blocks)
     return kolo_max(1, tile / blocks / LARGEST) * LARGEST;
 }
 
-/* Stage a call whose counts all ranks know. */
-static kolo_status stage_tiles(struct kolo_staging *s, const struct kolo_call *call)
+/* Cut a call whose counts all ranks know. */
+static struct tiles cut_tiles(struct kolo_staging *s, const struct kolo_call *call)
 {
     const size_t n = (size_t)call->base.comm->ranks.nranks,
                  blocks = kolo_coll_flat(call->args.coll) ? 1 : n;
@@ -220,39 +170,22 @@ static kolo_status stage_tiles(struct kolo_staging *s, const struct kolo_call *c
     }
     t.most = part_bytes(longest * blocks * t.elem, blocks) / t.elem;
     t.count = (longest + t.most - 1) / t.most;
-    return t.count == 0 ? KOLO_OK : finish_both(s, run_tiles(&t));
+    return t;
 }
 
 /* ---- calls of which each rank knows only its own counts: in one piece ---- */
 
-/* Find host memory for a side's buffer. It is pinned unless the buffer is long. */
-static kolo_status span_side(const struct kolo_call *call, bool in, char **at, void **own_out)
-{
-    const bool has = blocks_of(call, in) > 0;
-    const size_t bytes = has ? (in ? call->extent.in_elems : call->extent.out_elems) *
-                                   kolo_type_bytes(call->args.type)
-                             : 0;
-    if (bytes <= ROOM) {
-        return KOLO_OK;
-    }
-    *own_out = malloc(bytes);
-    *at = *own_out;
-    return *at != NULL ? KOLO_OK
-                       : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %zu bytes of a GPU", bytes);
-}
-
 /* Copy a side's blocks. They have the same offsets on the host as in the user's buffer. */
-static kolo_status copy_blocks(struct kolo_staging *s, const struct kolo_call *call, bool in,
-                               char *host)
+static kolo_status copy_blocks(struct kolo_staging *s, const struct kolo_call *call, bool in)
 {
     const size_t elem = kolo_type_bytes(call->args.type);
+    const char *user = in ? call->args.in : call->args.out;
     for (int q = 0; q < blocks_of(call, in); q++) {
         const struct block b = block_of(call, in, q);
-        const size_t at = b.at * elem, bytes = b.len * elem;
-        KOLO_TRY(in ? from_gpu(s, host + at, (const char *)call->args.in + at, bytes)
-                    : to_gpu(s, (char *)call->args.out + at, host + at, bytes));
+        KOLO_TRY(kolo_rounds_copy(&s->rounds, in ? KOLO_GPU_FROM : KOLO_GPU_TO, user + b.at * elem,
+                                  room_of(s, in) + b.at * elem, b.len * elem));
     }
-    return finish_side(s, in ? &s->in : &s->out);
+    return kolo_rounds_go(&s->rounds);
 }
 
 static kolo_status run_whole(const struct kolo_call *call, const char *in, char *out)
@@ -271,31 +204,57 @@ static kolo_status run_whole(const struct kolo_call *call, const char *in, char 
 
 static kolo_status stage_whole(struct kolo_staging *s, const struct kolo_call *call)
 {
-    char *in = s->in.pinned, *out = s->out.pinned;
-    void *own[2] = {NULL, NULL};
-    kolo_status st = span_side(call, true, &in, &own[0]);
-    st = st == KOLO_OK ? span_side(call, false, &out, &own[1]) : st;
-    st = st == KOLO_OK ? copy_blocks(s, call, true, in) : st;
-    st = st == KOLO_OK ? run_whole(call, in, out) : st;
-    st = st == KOLO_OK ? copy_blocks(s, call, false, out) : st;
-    st = finish_both(s, st);
-    free(own[0]);
-    free(own[1]);
-    return st;
+    KOLO_TRY(copy_blocks(s, call, true));
+    KOLO_TRY(kolo_rounds_wait(&s->rounds, 1));
+    KOLO_TRY(run_whole(call, room_of(s, true), room_of(s, false)));
+    return copy_blocks(s, call, false);
 }
 
-kolo_status kolo_staging_run(struct kolo_staging *s, const struct kolo_gpu_call *gpu_call,
-                             const struct kolo_counts *v)
+/* ---- planning and running a call ---- */
+
+static struct kolo_call call_of(const struct kolo_staging *s, const struct kolo_gpu_call *gpu_call,
+                                const struct kolo_counts *v)
 {
     struct kolo_call call = {.base.comm = s->host, .args = gpu_call->args};
     call.args.v = *v;
     call.extent = kolo_coll_extent_of(&call.args, s->host->ranks.rank, s->host->ranks.nranks);
+    return call;
+}
+
+kolo_status kolo_staging_plan(struct kolo_staging *s, const struct kolo_gpu_call *gpu_call,
+                              const struct kolo_counts *v, bool may_fuse,
+                              struct kolo_rounds_plan *out)
+{
+    const struct kolo_call call = call_of(s, gpu_call, v);
+    const struct tiles t = cut_tiles(s, &call);
+    size_t bytes[KOLO_GPU_WAYS] = {ROOM, ROOM};
+    int rounds = (int)(t.count + lag_of(&t));
+    if (call.extent.by_messages) {
+        bytes[KOLO_GPU_FROM] = kolo_max(ROOM, kolo_coll_in_bytes(&call.args, &call.extent));
+        bytes[KOLO_GPU_TO] = kolo_max(ROOM, kolo_coll_out_bytes(&call.args, &call.extent));
+        rounds = 2;
+    }
+    out->rounds = s->gpu->copies == NULL || may_fuse ? 0 : rounds;
+    return kolo_rounds_take_room(&s->rounds, bytes, out);
+}
+
+static kolo_status stage(struct kolo_staging *s, const struct kolo_call *call)
+{
+    const struct tiles t = cut_tiles(s, call);
+    return call->extent.by_messages ? stage_whole(s, call) : run_tiles(&t);
+}
+
+kolo_status kolo_staging_run(struct kolo_staging *s, const struct kolo_gpu_call *gpu_call,
+                             const struct kolo_counts *v, const struct kolo_rounds_plan *plan)
+{
+    struct kolo_call call = call_of(s, gpu_call, v);
     const bool scales = call.extent.reduces && call.args.op >= KOLO_OPS;
     if (scales) {
         KOLO_TRY(kolo_op_create_premulsum(&gpu_call->args.factor, call.args.type, s->host,
                                           &call.args.op));
     }
-    const kolo_status st = call.extent.by_messages ? stage_whole(s, &call) : stage_tiles(s, &call);
+    kolo_rounds_begin(&s->rounds, plan);
+    const kolo_status st = kolo_rounds_finish(&s->rounds, stage(s, &call));
     if (scales) {
         kolo_op_destroy(call.args.op, s->host);
     }
@@ -316,24 +275,44 @@ static size_t bytes_of(const struct kolo_message *m)
     return m->count * kolo_type_bytes(m->type);
 }
 
-static void try_gdr(struct kolo_staging *s, const struct kolo_message *m, struct carried *c)
+static bool may_use_gdr(const struct kolo_staging *s, const struct kolo_message *m)
 {
-    const bool any = m->peer == KOLO_ANY_SOURCE;
-    const bool may =
-        any ? s->gdr.endpoint != NULL : kolo_links_take_memory(s->host, m->peer, bytes_of(m));
-    if (may && bytes_of(m) >= KOLO_GDR_LEAST &&
-        kolo_gdr_map(&s->gdr, m->buf, bytes_of(m), &c->mem)) {
-        c->gdr.at = m->buf;
-    }
+    const bool may = m->peer == KOLO_ANY_SOURCE
+                         ? s->gdr.endpoint != NULL
+                         : kolo_links_take_memory(s->host, m->peer, bytes_of(m));
+    return may && bytes_of(m) >= KOLO_GDR_LEAST;
 }
 
-/* Find host memory for a message: pinned memory while there is room. A receive with GDR will hardly
- * use it, and leaves the room to other messages. */
-static kolo_status find_room(const struct kolo_staging_side *side, size_t bytes, size_t *used,
+static int rounds_for(const struct kolo_staging *s, int copies)
+{
+    return (copies + s->rounds.most - 1) / s->rounds.most;
+}
+
+kolo_status kolo_staging_plan_exchange(struct kolo_staging *s, const struct kolo_message *message,
+                                       int n, struct kolo_rounds_plan *out)
+{
+    size_t bytes[KOLO_GPU_WAYS] = {0, 0};
+    bool by_driver = s->gpu->copies == NULL;
+    int sends = 0;
+    for (int i = 0; i < n; i++) {
+        bytes[message[i].is_send ? KOLO_GPU_FROM : KOLO_GPU_TO] += bytes_of(&message[i]);
+        sends += message[i].is_send;
+        by_driver = by_driver || may_use_gdr(s, &message[i]);
+    }
+    for (int way = 0; way < KOLO_GPU_WAYS; way++) {
+        bytes[way] = by_driver ? ROOM : kolo_max(ROOM, bytes[way]);
+    }
+    out->rounds = by_driver ? 0 : rounds_for(s, sends) + rounds_for(s, n - sends);
+    return kolo_rounds_take_room(&s->rounds, bytes, out);
+}
+
+/* Find host memory for a message: pinned memory while there is room, which there always is for
+ * messages in rounds. A receive with GDR will hardly use it, and leaves the room to others. */
+static kolo_status find_room(const struct kolo_gpu_block *room, size_t bytes, size_t *used,
                              struct carried *c)
 {
-    if (bytes <= ROOM - *used && c->gdr.at == NULL) {
-        c->buf = side->pinned + *used;
+    if (bytes <= room->bytes - *used && c->gdr.at == NULL) {
+        c->buf = (char *)room->host + *used;
         *used += bytes;
         return KOLO_OK;
     }
@@ -343,23 +322,42 @@ static kolo_status find_room(const struct kolo_staging_side *side, size_t bytes,
                : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %zu bytes of a GPU", bytes);
 }
 
+/* Before copy `i` of messages in one direction: the round is full. */
+static kolo_status next_round(struct kolo_staging *s, int i)
+{
+    return i > 0 && i % s->rounds.most == 0 ? kolo_rounds_go(&s->rounds) : KOLO_OK;
+}
+
 static kolo_status load_messages(struct kolo_staging *s, const struct kolo_message *message, int n,
                                  struct carried *on_host)
 {
-    size_t used[2] = {0, 0};
+    struct kolo_gpu_block *const *room = s->rounds.plan.room;
+    const bool by_driver = s->rounds.plan.rounds == 0;
+    size_t used[KOLO_GPU_WAYS] = {0, 0};
+    int sends = 0;
     for (int i = 0; i < n; i++) {
         const struct kolo_message *m = &message[i];
+        const enum kolo_gpu_way way = m->is_send ? KOLO_GPU_FROM : KOLO_GPU_TO;
         struct carried *c = &on_host[i];
         c->info.size = sizeof c->info;
-        try_gdr(s, m, c);
+        if (by_driver && may_use_gdr(s, m) && kolo_gdr_map(&s->gdr, m->buf, bytes_of(m), &c->mem)) {
+            c->gdr.at = m->buf;
+        }
         if (m->is_send && c->gdr.at != NULL) {
             c->buf = m->buf; /* the transport uses only the address */
             continue;
         }
-        KOLO_TRY(find_room(m->is_send ? &s->in : &s->out, bytes_of(m), &used[m->is_send], c));
-        KOLO_TRY(m->is_send ? from_gpu(s, c->buf, m->buf, bytes_of(m)) : KOLO_OK);
+        KOLO_TRY(find_room(room[way], bytes_of(m), &used[way], c));
+        if (m->is_send) {
+            KOLO_TRY(next_round(s, sends++));
+            KOLO_TRY(kolo_rounds_copy(&s->rounds, way, m->buf, c->buf, bytes_of(m)));
+        }
     }
-    return finish_side(s, &s->in);
+    if (sends == 0) {
+        return KOLO_OK;
+    }
+    KOLO_TRY(kolo_rounds_go(&s->rounds));
+    return kolo_rounds_wait(&s->rounds, s->rounds.gone);
 }
 
 static kolo_status exchange_messages(struct kolo_staging *s, const struct kolo_message *message,
@@ -384,16 +382,19 @@ static kolo_status store_messages(struct kolo_staging *s, const struct kolo_mess
                                   const struct carried *on_host)
 {
     bool written = false;
+    int received = 0;
     for (int i = 0; i < n; i++) {
         const struct kolo_message *m = &message[i];
         const struct kolo_recv_info *info = &on_host[i].info;
         if (m->is_send) {
             continue;
         }
+        KOLO_TRY(next_round(s, received++));
         if (on_host[i].gdr.used) {
             written = true;
         } else {
-            KOLO_TRY(to_gpu(s, m->buf, on_host[i].buf, info->bytes));
+            KOLO_TRY(
+                kolo_rounds_copy(&s->rounds, KOLO_GPU_TO, m->buf, on_host[i].buf, info->bytes));
         }
         if (m->info != NULL) {
             m->info->source = info->source;
@@ -401,19 +402,22 @@ static kolo_status store_messages(struct kolo_staging *s, const struct kolo_mess
             m->info->bytes = info->bytes;
         }
     }
+    KOLO_TRY(received > 0 ? kolo_rounds_go(&s->rounds) : KOLO_OK);
     return written ? kolo_gdr_flush(&s->gdr) : KOLO_OK;
 }
 
-kolo_status kolo_staging_exchange(struct kolo_staging *s, const struct kolo_message *message, int n)
+kolo_status kolo_staging_exchange(struct kolo_staging *s, const struct kolo_message *message, int n,
+                                  const struct kolo_rounds_plan *plan)
 {
     struct carried *on_host = calloc((size_t)n, sizeof *on_host);
     if (on_host == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d messages", n);
     }
+    kolo_rounds_begin(&s->rounds, plan);
     kolo_status st = load_messages(s, message, n, on_host);
     st = st == KOLO_OK ? exchange_messages(s, message, n, on_host) : st;
     st = st == KOLO_OK ? store_messages(s, message, n, on_host) : st;
-    st = finish_both(s, st);
+    st = kolo_rounds_finish(&s->rounds, st);
     for (int i = 0; i < n; i++) {
         if (on_host[i].gdr.at != NULL) {
             kolo_gdr_unmap(&s->gdr, &on_host[i].mem);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The fused kernels of fused_table.h, by the names that kolo_fused_name() gives. */
+#include "exec/gpu/copies/copies_kernel.h"
 #include "exec/gpu/fused/fused_table.h"
 
 /* By all threads of a block. The ranks' addresses come into shared memory first: every load needs

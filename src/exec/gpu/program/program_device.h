@@ -11,6 +11,8 @@
 namespace kolo_gpu
 {
 
+enum { POLLS_A_LOOK = 1024 }; /* at the abort word and the clock, during a wait */
+
 #if defined(__CUDA_ARCH__)
 KOLO_GPU uint64_t load_word(const uint64_t *at)
 {

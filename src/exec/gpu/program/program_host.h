@@ -34,13 +34,19 @@ KOLO_GPU uint64_t now_ns()
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
-/* Give the core away, because the other thread needs it to make progress. */
+enum {
+    POLLS_A_LOOK = 32
+}; /* at the abort word and the clock, during a wait; polls are long here */
+
+/* Give the core away, because the other thread needs it to make progress. Naps get longer, because
+ * hundreds of blocks that wait would otherwise leave it none. */
 KOLO_GPU void pause(uint32_t polls)
 {
-    const timespec nap = {0, 50000};
-    if (polls > 200) {
+    const uint32_t naps = polls > 20 ? polls - 20 : 0;
+    const timespec nap = {0, 50000l << (naps / 8 < 6 ? naps / 8 : 6)};
+    if (naps > 0) {
         nanosleep(&nap, NULL);
-    } else if (polls > 20) {
+    } else if (polls > 10) {
         sched_yield();
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The program kernels of program_table.h, with the names of kolo_program_name(), and the kernels of
  * exec/gpu/ll/ll_table.h, by kolo_ll_name(): a block a slice. */
+#include "exec/gpu/copies/copies_kernel.h"
 #include "exec/gpu/ll/ll_table.h"
 #include "exec/gpu/program/program_table.h"
 

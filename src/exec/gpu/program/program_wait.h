@@ -52,8 +52,7 @@ struct Patience {
 /* Whether it is time to look at more than the awaited word. */
 KOLO_GPU bool looks(const Patience &patience)
 {
-    enum { LOOK = 1024 };
-    return patience.polls % LOOK == 0;
+    return patience.polls % POLLS_A_LOOK == 0;
 }
 
 /* Call after a poll in vain. KOLO_PROGRAM_FINE: go on; otherwise the status to give up with. */
