@@ -1051,14 +1051,18 @@ static bool IsWords(const void *at, size_t bytes)
 {
     return (reinterpret_cast<uintptr_t>(at) | bytes) % sizeof(uint32_t) == 0 && bytes <= 64;
 }
-static void Copy(void *to, const void *from, size_t bytes, int device)
+static void CopyBytes(void *to, const void *from, size_t bytes)
 {
-    BeginCopies(device, 1, bytes);
     if (IsWords(to, bytes) && IsWords(from, bytes)) {
         CopyWords(to, from, bytes);
     } else {
         memcpy(to, from, bytes);
     }
+}
+static void Copy(void *to, const void *from, size_t bytes, int device)
+{
+    BeginCopies(device, 1, bytes);
+    CopyBytes(to, from, bytes);
     copying[device].fetch_sub(1);
 }
 KOLO_EXPORT
@@ -1255,7 +1259,7 @@ int cuMemsetD8Async(kolo_cuda_address at, unsigned char value, size_t bytes,
 // Copies as the applications of tests make them.
 static int CopyPlain(void *to, const void *from, size_t bytes)
 {
-    const auto copy = [=] { memcpy(to, from, bytes); };
+    const auto copy = [=] { CopyBytes(to, from, bytes); };
     if (strict::On()) {
         return QueueLegacy("cuMemcpy", copy, true);
     }
