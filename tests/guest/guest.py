@@ -3,8 +3,10 @@
 import contextlib
 import json
 import os
+import re
 import secrets
 import subprocess
+import threading
 import time
 
 import hosts
@@ -32,6 +34,59 @@ class Guest(hosts.Hosts):
         done = subprocess.run(self.inside(host, command), capture_output=True, text=True, timeout=limit_s,
                               check=False)
         return done.returncode, done.stdout + done.stderr
+
+
+class Heard:
+    """What running ranks have printed so far, line by line.
+
+    A test waits for what it needs to see, not for a time: how much an emulated processor does in a second
+    depends on what else its machine does. `LIMIT_S` only ends a test whose ranks hang.
+    """
+
+    LIMIT_S = 300
+
+    def __init__(self, processes):
+        self.processes = processes
+        self.lines = [[] for _ in processes]
+        self._readers = [threading.Thread(target=self._read, args=pair) for pair in enumerate(processes)]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self, rank, process):
+        for line in process.stdout:
+            self.lines[rank].append(line.rstrip())
+
+    def found(self, pattern):
+        """The lines of all ranks that fit, rank 0's first."""
+        return [line for lines in self.lines for line in list(lines) if re.search(pattern, line)]
+
+    def wait(self, pattern, count=1):
+        """Whether that many lines fit, now or before a rank ends or the limit is over."""
+        deadline = time.monotonic() + self.LIMIT_S
+        while len(self.found(pattern)) < count:
+            if time.monotonic() > deadline or any(process.poll() is not None for process in self.processes):
+                return len(self.found(pattern)) >= count
+            time.sleep(0.05)
+        return True
+
+    def kill(self):
+        """End all ranks."""
+        for process in self.processes:
+            process.kill()
+        self.join()
+
+    def join(self):
+        """Wait until all ranks have ended; the statuses."""
+        statuses = [process.wait() for process in self.processes]
+        for reader in self._readers:
+            reader.join()
+        for process in self.processes:
+            process.stdout.close()
+        return statuses
+
+    def tails(self):
+        """The last lines of all ranks."""
+        return [f"rank {rank}: {line}" for rank, lines in enumerate(self.lines) for line in lines[-6:]]
 
 
 def must(*command):

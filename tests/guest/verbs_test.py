@@ -10,8 +10,8 @@ import signal
 import sys
 import time
 
-from guest import Guest, counter, must, netem, resources
-from hosts import finish, tails
+from guest import Guest, Heard, counter, must, netem, resources
+from hosts import tails
 from tap import check, run_tests
 
 PERF = sys.argv[1]
@@ -19,6 +19,7 @@ GUEST = Guest()
 SHORT = ["-b", "8", "-e", "4M", "-f", "16", "-n", "3", "-w", "1"]
 # Packets are sent again after 4.096 us * 2^14 = 67 ms, three times: what is dead is found out soon.
 SOON = {"KOLO_IB_TIMEOUT": "14", "KOLO_IB_RETRY_CNT": "3"}
+ROW = r"^ *1048576 +262144 +float "
 LOG = {"KOLO_DEBUG": "INFO", "KOLO_DEBUG_SUBSYS": "INIT,NET,SHM"}
 
 
@@ -83,29 +84,37 @@ def test_losses():
     check(after >= before, "and is seen by the counters", before, after)
 
 
+def endless(**env):
+    """Ranks that sum 1 MiB and check it for ever; rank 0 prints a row for each few calls."""
+    return Heard(GUEST.start([0, 1], [PERF, "-b", "1M", "-e", "1M", "-n", "1", "-w", "0", "-N", "0"], **env))
+
+
 def test_dead_rail():
     """A rail that dies leaves its traffic to the other, and is used again when it is back."""
-    running = GUEST.start([0, 1], [PERF, "-b", "1M", "-e", "1M", "-n", "60", "-w", "1", "-N", "3"], **SOON, **LOG)
-    time.sleep(4)
+    dies, back = "NET/IB/0 : rank .* over rxe[01] port 1: ", "NET/IB/0 : .* over rxe[01] port 1 .*, again"
+    job = endless(**SOON, **LOG)
+    seen = [job.wait(ROW)]
     must("ip", "link", "set", "v0", "down")
-    time.sleep(4)
+    seen += [job.wait(dies), job.wait(ROW, len(job.found(ROW)) + 2)]  # the first may have begun before
     must("ip", "link", "set", "v0", "up")
-    ends = finish(running, 180)
-    check(right(ends), "a rail that dies and comes back changes nothing", *tails(ends))
-    check(lines(ends, "NET/IB/0 : rank .* over rxe[01] port 1: "), "the log names rank, device, port and status",
-          *lines(ends, "NET/IB"))
-    check(lines(ends, "NET/IB/0 : .* over rxe[01] port 1 .*, again"), "it is used again", *lines(ends, "NET/IB"))
+    seen += [job.wait(back), job.wait(ROW, len(job.found(ROW)) + 2)]
+    job.kill()
+    rows = [line.split() for line in job.found(ROW)]
+    check(all(seen) and all(row[8] == row[12] == "0" for row in rows), "a rail that dies and comes back changes nothing",
+          seen, *rows, *job.tails())
+    check(job.found(dies), "the log names rank, device, port and status", *job.found("NET/IB"))
+    check(job.found(back), "it is used again", *job.found("NET/IB"))
 
 
 def test_dead_rank():
     """A rank that dies is found out by its control connection, long before a packet's time is up."""
-    running = GUEST.start([0, 1], [PERF, "-b", "1M", "-e", "1M", "-n", "2000", "-w", "1"], KOLO_IB_TIMEOUT="22")
-    time.sleep(5)
-    running[1].send_signal(signal.SIGKILL)
+    job = endless(KOLO_IB_TIMEOUT="22")
+    ran = job.wait(ROW)
+    job.processes[1].send_signal(signal.SIGKILL)
     begun = time.monotonic()
-    ends = finish(running, 60)
-    check(time.monotonic() - begun < 20 and ends[0][0] not in (0, None) and "rank 1" in ends[0][1],
-          "a rank that is killed is named at once", ends[0][1][-500:])
+    status = job.join()[0]
+    check(ran and time.monotonic() - begun < 20 and status != 0 and any("rank 1" in line for line in job.lines[0]),
+          "a rank that is killed is named at once", ran, status, *job.tails())
 
 
 run_tests(globals())

@@ -328,4 +328,4 @@ if DEVICE != "cpu":
     del test_a_sparse_tensor_is_summed
 
 if __name__ == "__main__":
-    run_tests(globals())
+    run_tests(globals(), gpus_by_turns=True)

@@ -9,6 +9,7 @@ tests/device/meson.build). `gpu` has what tests need beside.
 """
 import contextlib
 import ctypes
+import fcntl
 import importlib.util
 import os
 import pathlib
@@ -20,11 +21,22 @@ HERE = pathlib.Path(__file__).parent
 NAME = "kolo_fake_device"
 
 
+def _is_built(library, torch_folder):
+    """Whether it is newer than its source and the torch it is for. To import torch for that takes seconds."""
+    return library.exists() and all(library.stat().st_mtime > path.stat().st_mtime for path in (
+        HERE / "fake_device.cpp", torch_folder / "version.py"))
+
+
 def _run_script():
-    subprocess.run([sys.executable, "-c", "import fake_device"], check=True)  # builds it
     library = pathlib.Path(os.environ["KOLO_FAKE_DEVICE"], f"{NAME}.so")
+    torch_folder = pathlib.Path(importlib.util.find_spec("torch").origin).parent
+    library.parent.mkdir(parents=True, exist_ok=True)
+    with open(library.parent / "turn", "w", encoding="ascii") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)  # one test builds, others that start meanwhile wait
+        if not _is_built(library, torch_folder):
+            subprocess.run([sys.executable, "-c", "import fake_device"], check=True)
     if library.exists():
-        torch_libraries = pathlib.Path(importlib.util.find_spec("torch").origin).parent / "lib"
+        torch_libraries = torch_folder / "lib"
         ctypes.CDLL(str(torch_libraries / "libtorch_global_deps.so"), ctypes.RTLD_GLOBAL)
         ctypes.CDLL(str(torch_libraries / "libtorch_python.so"))
         ctypes.CDLL(str(library))

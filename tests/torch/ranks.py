@@ -97,10 +97,13 @@ def alone(body):
     return on_ranks(1, body)[0]
 
 
-def run_tests(names):
+def run_tests(names, gpus_by_turns=False):
     """Call every test_*() of a module, whose globals() these are; print TAP and leave. A test that cannot
-    run here returns the reason."""
+    run here returns the reason. By turns: on the simulated driver every second test has one GPU for all ranks,
+    and the others have two; with KOLO_TEST_WHOLE all have both."""
     tests = sorted(name for name in names if name.startswith("test_"))
+    if gpus_by_turns and DEVICE != "cpu" and torch.version.cuda is None and not os.environ.get("KOLO_TEST_WHOLE"):
+        tests = tests[int(DEVICE.partition(":")[2] or 1) % 2 :: 2]
     pattern = sys.argv[1] if len(sys.argv) > 1 else ""
     failed = 0
     print(f"1..{len(tests)}", flush=True)

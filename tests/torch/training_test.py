@@ -367,4 +367,4 @@ if DEVICE != "cpu":
         del globals()[other]
 
 if __name__ == "__main__":
-    run_tests(globals())
+    run_tests(globals(), gpus_by_turns=True)

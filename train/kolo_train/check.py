@@ -60,10 +60,7 @@ def compare(state: State, config: Config, job: Job, exact: bool) -> Check:
 
 def _compare(state: State, config: Config, job: Job, exact: bool) -> Check:
     alone = dataclasses.replace(config, parallel="single", accumulate=1, offload="none")
-    start = make_model(alone, make_data(alone).classes).state_dict()
-    single = _Single(alone, dataclasses.replace(job, rank=0, ranks=1))
-    losses = [single.step(number) for number in range(config.steps)]
-    end = single.full_state()
+    start, end, losses = trained_alone(alone, dataclasses.replace(job, rank=0, ranks=1))
     missing = set(end) ^ set(state)
     if missing:
         raise UsageError(f"the run's weights lack or add {sorted(missing)}")
@@ -74,6 +71,14 @@ def _compare(state: State, config: Config, job: Job, exact: bool) -> Check:
         exact=exact,
         single_losses=[loss for loss in losses if loss is not None],
     )
+
+
+def trained_alone(config: Config, job: Job) -> tuple[State, State, list[float | None]]:
+    """The weights before and after training on this rank alone, and the loss of each step."""
+    start = make_model(config, make_data(config).classes).state_dict()
+    single = _Single(config, job)
+    losses = [single.step(number) for number in range(config.steps)]
+    return start, single.full_state(), losses
 
 
 class _Single(Way):
