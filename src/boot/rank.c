@@ -103,8 +103,7 @@ static kolo_status wait_for(const struct kolo_boot *boot, short events)
             return kolo_fail(KOLO_ERR_SYSTEM, "poll: %s", strerror(errno));
         }
         if (left_ms <= 0) {
-            return kolo_fail(KOLO_ERR_TIMEOUT, "meeting point '%s' did not answer rank %d in %d ms",
-                             boot->meet.name, boot->rank, boot->timeout_ms);
+            return kolo_boot_no_answer(&boot->meet, boot->host_rank, boot->rank, boot->timeout_ms);
         }
     }
 }
@@ -175,7 +174,8 @@ static kolo_status take_frame(struct kolo_boot *boot, enum kolo_boot_type type, 
     struct kolo_boot_header in;
     KOLO_AWAIT(take_bytes(boot, &in, sizeof in));
     if (!kolo_boot_is_sealed(&boot->guard, &in)) {
-        return type == KOLO_BOOT_CHALLENGE ? kolo_boot_other_secret(&boot->meet, boot->rank) : changed_frame(boot);
+        return type == KOLO_BOOT_CHALLENGE ? kolo_boot_other_secret(&boot->meet, boot->rank)
+                                           : changed_frame(boot);
     }
     if (in.magic == KOLO_BOOT_MAGIC && in.type == KOLO_BOOT_ERROR) {
         return take_error(boot, &in);
@@ -249,7 +249,8 @@ static kolo_status greet_hub(struct kolo_boot *boot)
     }
     boot->guard.masks = boot->encrypts && kolo_boot_is_net(boot->fd);
     KOLO_TRY(put_frame(boot, KOLO_BOOT_HELLO, &hello, sizeof hello));
-    return kolo_boot_guard_turn(&boot->guard, &hello, sizeof hello) ? KOLO_OK : kolo_boot_no_crypto();
+    return kolo_boot_guard_turn(&boot->guard, &hello, sizeof hello) ? KOLO_OK
+                                                                    : kolo_boot_no_crypto();
 }
 
 /* From CHALLENGE to JOINED. INPROGRESS: the connection ended. */

@@ -41,6 +41,18 @@ kolo_status kolo_boot_other_secret(const struct kolo_meet *meet, int rank)
                      rank, meet->name);
 }
 
+kolo_status kolo_boot_no_answer(const struct kolo_meet *meet, int host_rank, int rank,
+                                int timeout_ms)
+{
+    char host[80] = "";
+    if (host_rank >= 0) {
+        (void)snprintf(host, sizeof host, ": rank %d runs it, and is stopped or gets no time",
+                       host_rank);
+    }
+    return kolo_fail(KOLO_ERR_TIMEOUT, "meeting point '%s' did not answer rank %d in %d ms%s",
+                     meet->name, rank, timeout_ms, host);
+}
+
 uint32_t kolo_boot_name_hash(const struct kolo_meet *meet)
 {
     return (uint32_t)kolo_hash(0, meet->name, strnlen(meet->name, sizeof meet->name));

@@ -106,9 +106,11 @@ struct kolo_boot_guard {
 /* Check the arguments of kolo_boot_open(). Errors: INVALID. */
 KOLO_CHECK kolo_status kolo_boot_check(const struct kolo_meet *meet, int nranks, int rank,
                                        int timeout_ms);
-/* Their texts: SYSTEM and INVALID. */
+/* Errors of a rank: SYSTEM, INVALID, TIMEOUT. `host_rank`: whose process runs the hub; -1: unknown. */
 KOLO_CHECK kolo_status kolo_boot_no_crypto(void);
 KOLO_CHECK kolo_status kolo_boot_other_secret(const struct kolo_meet *meet, int rank);
+KOLO_CHECK kolo_status kolo_boot_no_answer(const struct kolo_meet *meet, int host_rank, int rank,
+                                           int timeout_ms);
 uint32_t kolo_boot_name_hash(const struct kolo_meet *meet);
 struct kolo_boot_header kolo_boot_header_make(enum kolo_boot_type type, uint32_t seq, size_t len);
 

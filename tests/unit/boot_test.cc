@@ -798,28 +798,47 @@ TEST(Boot, NoBitThatChangesOnItsWayToARankGoesUnnoticed)
     EXPECT_GT(FlipEach(flip.rank_bit, flip.rank_bits), 2000);
 }
 
+/* A process that runs the hub as rank 0 of 2, and has that signal once both have joined. */
+pid_t HostUntil(int signal, const kolo_meet &meet)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        kolo_boot *boot = nullptr;
+        if (kolo_boot_open(&meet, 2, 0, true, kLongMs, nullptr, &boot) == KOLO_OK) {
+            raise(signal);
+        }
+        _exit(1);
+    }
+    return child;
+}
+
 TEST(Boot, TheDeathOfTheHostingProcessIsToldAtOnce)
 {
     if (kUnderTsan) {
         GTEST_SKIP() << "ThreadSanitizer has no threads in a child of a process with threads";
     }
     const kolo_meet meet = FreshMeet();
-    const pid_t child = fork();
-    if (child == 0) {
-        kolo_boot *boot = nullptr;
-        if (kolo_boot_open(&meet, 2, 0, true, kLongMs, nullptr, &boot) == KOLO_OK) {
-            raise(SIGKILL);
-        }
-        _exit(1);
-    }
+    const pid_t child = HostUntil(SIGKILL, meet);
     const double begin_us = kolo_now_us();
-    const Outcome rank1 =
-        Join(meet, {1, 2, kLongMs, [](kolo_boot *boot) { return kolo_boot_barrier(boot); }}, false);
+    const Outcome rank1 = Join(meet, {1, 2, kLongMs, kolo_boot_barrier}, false);
     int status = -1;
     EXPECT_EQ(child, waitpid(child, &status, 0));
     EXPECT_TRUE(WIFSIGNALED(status));
     ExpectAll({rank1}, KOLO_ERR_PEER, "rank 0 died");
     EXPECT_LT(kolo_now_us() - begin_us, kLongMs * 1e3 / 2);
+}
+
+TEST(Boot, ATimeoutNamesTheRankWhoseStoppedProcessRunsTheHub)
+{
+    if (kUnderTsan) {
+        GTEST_SKIP() << "ThreadSanitizer has no threads in a child of a process with threads";
+    }
+    const kolo_meet meet = FreshMeet();
+    const pid_t child = HostUntil(SIGSTOP, meet);
+    const Outcome rank1 = Join(meet, {1, 2, 10 * kShortMs, kolo_boot_barrier}, false);
+    kill(child, SIGKILL);
+    EXPECT_EQ(child, waitpid(child, nullptr, 0));
+    ExpectAll({rank1}, KOLO_ERR_TIMEOUT, "rank 0 runs it, and is stopped");
 }
 
 TEST(Boot, AHostThatLeavesFirstStillDeliversToTheOthers)

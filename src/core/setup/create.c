@@ -14,6 +14,7 @@
 #include "core/comm.h"
 #include "core/failure/failure.h"
 #include "core/health/gossip.h"
+#include "core/health/waits.h"
 #include "core/health/watchdog.h"
 #include "core/path.h"
 #include "core/setup/join.h"
@@ -164,14 +165,21 @@ static bool meets_on_board(const struct kolo_comm *c)
     return kolo_agree_is_on_board(c) && c->ranks.nranks <= BOARD_RANKS;
 }
 
+/* A rank that is late may wait for one whose process is stopped, which had come up before that. */
 static kolo_status too_late(const struct kolo_comm *c, int late)
 {
     const struct kolo_meet *meet = &c->rendezvous.meet;
-    if (meet->parent != NULL) {
-        meet->parent->at_fault = late;
+    int stopped = 0;
+    while (stopped < c->ranks.nranks && !kolo_waits_is_stopped(c, stopped)) {
+        stopped++;
     }
-    return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d had not come up when rank %d's %d ms were over",
-                     late, c->ranks.rank, limit_of(c));
+    const bool stops = stopped < c->ranks.nranks;
+    const int who = stops ? stopped : late;
+    if (meet->parent != NULL) {
+        meet->parent->at_fault = who;
+    }
+    return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d %s when rank %d's %d ms were over", who,
+                     stops ? "was stopped" : "had not come up", c->ranks.rank, limit_of(c));
 }
 
 /* The barrier that ends the creation, on the board. Ranks that come together do not sleep. A rank
