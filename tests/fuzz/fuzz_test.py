@@ -22,8 +22,8 @@ RUNS = {"frames": 6000, "hub": 10000, "rank": 60000, "words": 60000}  # else 20,
 PLAN = ("builder", "coll_names", "facts")
 MORE = {"plugin": ["src/plugin/defaults.c", "src/plugin/struct.c", *(f"src/plan/{name}.c" for name in PLAN)],
         "frames": ["transports/acceptor.c", "transports/carrier.c", "transports/doubt.c", "transports/tcp/*.c"],
-        "hub": ["src/boot/hub_job.c", "src/boot/hub_text.c", "src/boot/wire.c"],
-        "rank": ["src/boot/hub.c", "src/boot/hub_job.c", "src/boot/hub_text.c", "src/boot/wire.c"],
+        "hub": ["src/boot/hub_job.c", "src/boot/hub_text.c", "src/boot/share.c", "src/boot/wire.c"],
+        "rank": ["src/boot/hub.c", "src/boot/hub_job.c", "src/boot/hub_text.c", "src/boot/share.c", "src/boot/wire.c"],
         "words": ["src/boot/*.c", "src/tune/*.c", "src/exec/reduce/copy.c", "src/plan/*.c", "src/plan/verify/*.c", "algos/*.c"],
         "planes": ["transports/tcp/planes.c"], "log": ["tools/log_*.c"]}
 CORPORA = {"machine": ["fuzz/machine", "topologies", "nccl-8gpu-4nic.xml", "hwloc-4gpu-nvswitch.xml",
