@@ -16,7 +16,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests/netns"))
 import hosts  # noqa: E402
 
-WAYS = ("zero3", "hpz", "zero++", "zero3:bf16", "zero++:bf16")
+WAYS = ("zero3", "hpz", "qwz", "qgz", "zero++", "zero3:bf16", "zero++:bf16")
 LIMIT_S = 3600
 
 

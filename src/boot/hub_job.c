@@ -13,8 +13,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* From SHARE_BYTES on, ranks of this host get an answer as memory. */
-enum { LINGER_MS = 30000, WARN_MS = 10000, SHARE_BYTES = 32 << 10 };
+enum { LINGER_MS = 30000, WARN_MS = 10000 };
 
 /* ---- output ---- */
 
@@ -462,7 +461,7 @@ void kolo_hub_end(struct kolo_hub *hub, struct kolo_conn *conn)
     struct kolo_boot_header header = kolo_boot_header_make(KOLO_BOOT_ALL, hub->seq, hub->all_bytes);
     (void)kolo_boot_sum(hub->all, hub->all_bytes, header.sum); /* once for all ranks */
     const int shared =
-        hub->all_bytes >= SHARE_BYTES ? kolo_boot_share(hub->all, hub->all_bytes) : -1;
+        hub->all_bytes >= KOLO_BOOT_SHARE_BYTES ? kolo_boot_share(hub->all, hub->all_bytes) : -1;
     answer_exchange(hub, &header, shared, false);
     answer_exchange(hub, &header, shared, true);
     if (shared >= 0) {

@@ -40,6 +40,8 @@
 #define KOLO_BOOT_MAGIC 0x4f4c4f4bu /* "KOLO" */
 
 enum { KOLO_BOOT_WIRE = 4, KOLO_BOOT_MASKED = 1 << 15 };
+/* From so many bytes on, ranks of the hub's host get an answer as memory. */
+enum { KOLO_BOOT_SHARE_BYTES = 32 << 10 };
 enum { KOLO_BOOT_TEXT = 704, KOLO_BOOT_NONCE = 32, KOLO_BOOT_MAC = 16 };
 
 enum kolo_boot_type {

@@ -39,9 +39,12 @@ static struct kolo_sim_start_step hub_step(const struct job *j, const struct rou
     const struct kolo_sim_machine *m = j->machine;
     const double told = r->bytes * j->ranks; /* in one answer */
     const double messages = j->ranks * (r->in + r->out);
-    const double bytes =
-        KOLO_SIM_HEADER_BYTES * messages + j->ranks * (r->bytes + (r->bytes > 0 ? told : 0));
-    const double wire_us = j->far / j->ranks * bytes * m->costs.net.copy_us_per_byte;
+    const double answers = j->far + (told < KOLO_SIM_SHARE_BYTES ? j->ranks - j->far : 1);
+    const double sent =
+        KOLO_SIM_HEADER_BYTES * messages + j->ranks * r->bytes; /* but for answers */
+    const double bytes = sent + answers * told;
+    const double wire_us =
+        (j->far / j->ranks * sent + j->far * told) * m->costs.net.copy_us_per_byte;
     const double latency_us = j->far > 0 ? 2 * r->trips * m->costs.net.latency_us : 0;
     return (struct kolo_sim_start_step){.name = r->name,
                                         .trips = r->trips,

@@ -4,7 +4,8 @@
  *
  * The hub is one thread that handles each message of each rank in turn (boot/hub.c). In a round it
  * gets a rank's bytes and sends those of all ranks to each, so its bytes grow with the square of the
- * ranks. The ranks of a host share its cores. The constants start_... of a machine are fitted by
+ * ranks. To ranks of its own host it gives a long answer as memory, written once (boot/share.c). The
+ * ranks of a host share its cores. The constants start_... of a machine are fitted by
  * perf/sim_start.py.
  */
 #ifndef KOLO_SIM_START_H
@@ -24,7 +25,8 @@ enum {
     KOLO_SIM_HEADER_BYTES = 48,
     KOLO_SIM_HELLO_BYTES = 176,
     KOLO_SIM_ADDRESS_BYTES = 532,
-    KOLO_SIM_READY_BYTES = 280
+    KOLO_SIM_READY_BYTES = 280,
+    KOLO_SIM_SHARE_BYTES = 32 << 10 /* a long answer: KOLO_BOOT_SHARE_BYTES */
 };
 
 struct kolo_sim_start_step {

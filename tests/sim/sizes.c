@@ -15,3 +15,4 @@ static_assert((size_t)KOLO_SIM_HEADER_BYTES == sizeof(struct kolo_boot_header), 
 static_assert((size_t)KOLO_SIM_HELLO_BYTES == sizeof(struct kolo_hello), "round 1");
 static_assert((size_t)KOLO_SIM_ADDRESS_BYTES == sizeof(struct kolo_address), "round 2");
 static_assert((size_t)KOLO_SIM_READY_BYTES == sizeof(struct kolo_ready), "round 3");
+static_assert((int)KOLO_SIM_SHARE_BYTES == (int)KOLO_BOOT_SHARE_BYTES, "a long answer");

@@ -21,7 +21,7 @@ import horovod_calls
 from delayed import weights_by_delayed_gradients
 from kolo_train import check as checks
 from kolo_train import communication, disk, timeline
-from kolo_train.config import WAYS, Config, UsageError
+from kolo_train.config import QUANTIZED, WAYS, Config, UsageError
 from kolo_train.job import join, leave
 from kolo_train.launch import free_port
 from kolo_train.memory import formula
@@ -32,7 +32,7 @@ BACKEND, GROUPS = sys.argv[1], sys.argv[2:]
 FAILED = 1
 DEEPSPEED = [way for way in WAYS if way.startswith("deepspeed-") and find_spec("deepspeed")]
 LATE = ("ps-async", "ps-hybrid", "local-sgd", "pp-pipedream", "pp-2bw")
-SYNCHRONOUS = [way for way in WAYS if way not in ("single", "zero++", *LATE)
+SYNCHRONOUS = [way for way in WAYS if way not in ("single", *QUANTIZED, *LATE)
                and (way in DEEPSPEED or not way.startswith("deepspeed-"))]
 TINY = {"backend": BACKEND, "layers": 2, "width": 32, "context": 16, "batch": 24, "steps": 8,
         "optimizer": "sgd", "lr": 0.1, "check": True}
@@ -265,14 +265,14 @@ def ends_of(name, options):
 def codec():
     """Compressed calls; the losses of the check are those of float32."""
     os.environ["KOLO_CODEC"] = "always"
-    for way, name, options in by_turns((("ddp", "ddp with int8", {"codec": "int8"}), ("zero++", "zero++", {"host_ranks": N // 2}))):
+    for way, name, options in by_turns((("ddp", "ddp with int8", {"codec": "int8"}), *((way, way, {"host_ranks": N // 2}) for way in QUANTIZED))):
         config = Config(**{**TINY, "parallel": way, "steps": 60, "optimizer": "adamw", "lr": 3e-3, **options})
         join_again(config)
         report, state = trained(config, JOB, quiet=True)
         got, want = sum(report.losses[-6:]) / 6, sum(report.check.single_losses[-6:]) / 6
         tell(falls(report) and abs(got / want - 1) < 0.02 and report.check.relative > 1e-4,
              f"{name} on {N} ranks is compressed, and has the loss of float32 within 2 %", got, want, report.check)
-        if way == "ddp":  # of zero++ each weight is on one rank
+        if way == "ddp":  # of the others each weight is on one rank
             others = [None] * N
             dist.all_gather_object(others, state)
             same = all(other[key].equal(state[key]) for other in others for key in state)

@@ -49,7 +49,7 @@ def make_parser() -> argparse.ArgumentParser:
     job.add_argument("--device", choices=("cpu", "cuda"), help="device of the tensors (cuda with nccl, else cpu)")
     job.add_argument("--mesh", type=_mesh, metavar="D,P,T", help="for 3d: ranks along data, pipeline and tensor")
     _offer(job, "--expert-ranks", "for ep+dp: ranks that share the experts; 0 is half of all", type=int)
-    _offer(job, "--host-ranks", "for hpz and zero++: ranks of a host; 0: as the launcher says, or all", type=int)
+    _offer(job, "--host-ranks", "for hpz, qwz, qgz and zero++: ranks of a host; 0: as the launcher says, or all", type=int)
     sync = "for pp-pipedream: one version of the weights for a batch on all stages"
     job.add_argument("--vertical-sync", action="store_true", help=sync)
     _offer(job, "--local-steps", "for local-sgd: steps between averages", type=_positive)

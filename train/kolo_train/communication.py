@@ -54,7 +54,7 @@ def formula(config: Config, ranks: int, parameters: int) -> tuple[str, float] | 
             told = "2P", 2.0 * parameters
         case "zero2":
             told = "P + P/N", parameters * (1 + 1 / ranks)
-        case "zero3" | "fsdp" | "hpz" | "zero++":
+        case "zero3" | "fsdp" | "hpz" | "qwz" | "qgz" | "zero++":
             told = "P + 2P/N", parameters * (1 + 2 / ranks)
         case "local-sgd" if not config.half:
             told = "P/S", parameters / config.local_steps

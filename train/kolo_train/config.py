@@ -16,7 +16,9 @@ WAYS = {
     "zero2": "ZeRO stage 2: gradients sharded too, by a reduce-scatter for each layer",
     "zero3": "ZeRO stage 3: FSDP2 with every layer resharded after its forward",
     "hpz": "ZeRO stage 3 that gathers inside each host before backward, see --host-ranks",
-    "zero++": "the same with INT8 weights and INT4 gradients between hosts",
+    "qwz": "ZeRO stage 3 with INT8 weights between hosts",
+    "qgz": "ZeRO stage 3 with INT4 gradients between hosts",
+    "zero++": "hpz with both",
     "deepspeed-zero1": "ZeRO stage 1 by DeepSpeed, where it is installed",
     "deepspeed-zero2": "ZeRO stage 2 by DeepSpeed",
     "deepspeed-zero3": "ZeRO stage 3 by DeepSpeed",
@@ -39,6 +41,8 @@ CODED = ("dp", "ddp", "horovod", "zero1", "zero3", "fsdp", "tp")
 """Ways that take a codec. Others only send and receive, or make subgroups, which have options of their
 own, or train on with the weights that were sent (zero2, local-sgd): small updates would be rounded away."""
 
+QUANTIZED = {"qwz": "int8", "qgz": "int4", "zero++": "int8 and int4"}
+"""Ways with codecs of their own, between hosts."""
 
 ELASTIC = ("dp", "ddp", "ps-sync", "ps-async", "ps-hybrid")
 """Ways whose ranks have all that a rank needs to go on: the whole model and its optimizer, or a server that
@@ -168,7 +172,7 @@ class Config:
     @property
     def codecs(self) -> str:
         """How float32 travels: by --codec, or by the way's own codecs."""
-        return "int8 and int4" if self.parallel == "zero++" else self.codec
+        return QUANTIZED.get(self.parallel, self.codec)
 
     @property
     def has_server(self) -> bool:

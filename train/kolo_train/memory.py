@@ -50,6 +50,6 @@ def formula(config: Config, ranks: int) -> tuple[str, float] | None:
             return f"{16 - state}P + {state}P/N", 16 - state + state / ranks
         case "zero2":
             return f"{weights}P + {rest}P/N", weights + rest / ranks
-        case "zero3" | "fsdp" | "hpz" | "zero++":
+        case "zero3" | "fsdp" | "hpz" | "qwz" | "qgz" | "zero++":
             return "16P/N", 16 / ranks
     return None

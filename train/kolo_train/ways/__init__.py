@@ -19,6 +19,8 @@ MODULES = {
     "zero2": ("zero2", "ZeroStage2"),
     "zero3": ("fsdp", "ZeroStage3"),
     "hpz": ("zero_plus_plus", "HierarchicalPartition"),
+    "qwz": ("zero_plus_plus", "QuantizedWeights"),
+    "qgz": ("zero_plus_plus", "QuantizedGradients"),
     "zero++": ("zero_plus_plus", "ZeroPlusPlus"),
     "deepspeed-zero1": ("deepspeed_zero", "DeepSpeed"),
     "deepspeed-zero2": ("deepspeed_zero", "DeepSpeed"),

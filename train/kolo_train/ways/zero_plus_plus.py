@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """ZeRO stage 3 for slow links between hosts, as in ZeRO++ (Wang et al. 2023, arXiv:2306.10209).
 
-`hpz` keeps the parameters of a layer inside each host from its forward to its backward, where stage 3
-frees them (hierarchical partitioning): the all-gather before backward crosses no link between hosts.
-The other two collectives have two levels. A part is gathered by the ranks with the same number on all
+Collectives of all ranks have two levels. A part is gathered by the ranks with the same number on all
 hosts, then inside each host; a gradient is summed inside each host, then between hosts. So each number
 goes to another host once.
 
-`zero++` adds codecs between hosts: weights travel as INT8, gradients as INT4. Inside a host float32 is
-added. Between hosts decoded numbers are added in float32, and each sum is encoded once more. Each rank
-keeps its part of the weights in float32.
+`hpz` keeps the parameters of a layer inside each host from its forward to its backward, where stage 3
+frees them (hierarchical partitioning): the all-gather before backward crosses no link between hosts.
+`qwz` sends weights between hosts as INT8, and `qgz` gradients as INT4. `zero++` is all three.
+
+Inside a host float32 is added. Between hosts decoded numbers are added in float32, and each sum is
+encoded once more. Each rank keeps its part of the weights in float32.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class TwoLevelGather(_Buffers):
     def __call__(
         self, output_tensor: Tensor, input_tensor: Tensor, group: dist.ProcessGroup, async_op: bool = False
     ) -> dist.Work | None:
-        """`group` has all ranks before forward, and those of this host before backward."""
+        """`group` has all ranks, or those of this host if it keeps the parameters."""
         hosts, local, numbers = self.across.size(), self.inside.size(), input_tensor.numel()
         if group.size() == local:
             work: dist.Work | None = all_gather(output_tensor, input_tensor, group=group, async_op=async_op)
@@ -108,9 +109,10 @@ class TwoLevelReduceScatter(_Buffers):
         return None
 
 
-class HierarchicalPartition(FullyShardedDataParallel):
-    """Between forward and backward each host has all parameters, a part on each of its ranks."""
+class TwoLevels(FullyShardedDataParallel):
+    """ZeRO stage 3, whose collectives cross links between hosts apart from those inside."""
 
+    keeps_in_host: ClassVar[bool] = False
     weights_codec: ClassVar[str] = "none"
     gradients_codec: ClassVar[str] = "none"
 
@@ -123,7 +125,7 @@ class HierarchicalPartition(FullyShardedDataParallel):
         gather = TwoLevelGather(inside, group_of(rank, columns, self.weights_codec), self.weights_codec)
         scatter = TwoLevelReduceScatter(inside, group_of(rank, columns, self.gradients_codec))
         # A host of one rank keeps the parameters whole.
-        self.reshard_layers = self.reshard_root = local if local > 1 else False
+        self.reshard_layers = self.reshard_root = not self.keeps_in_host or (local if local > 1 else False)
         spread = super().spread(model)
         for module in spread.modules():
             if isinstance(module, FSDPModule) and local < ranks:
@@ -135,8 +137,28 @@ class HierarchicalPartition(FullyShardedDataParallel):
         return [*super().notes(), f"hosts: {self.job.ranks // self.local}, ranks of a host: {self.local}"]
 
 
+class HierarchicalPartition(TwoLevels):
+    """Between forward and backward each host has all parameters, a part on each of its ranks."""
+
+    keeps_in_host = True
+
+
+class QuantizedWeights(TwoLevels):
+    """A layer is computed with rounded weights."""
+
+    synchronous = False
+    weights_codec = "int8"
+
+
+class QuantizedGradients(TwoLevels):
+    """The sums of the hosts are rounded, and so is their sum."""
+
+    synchronous = False
+    gradients_codec = "int4"
+
+
 class ZeroPlusPlus(HierarchicalPartition):
-    """The same with codecs between hosts."""
+    """All three."""
 
     synchronous = False
     weights_codec = "int8"
