@@ -20,6 +20,9 @@ enum { LINGER_MS = 30000, WARN_MS = 10000 };
 /* Keep the bytes that the socket did not take. Without memory for them the connection is ended. */
 static void keep_unsent(struct kolo_conn *conn, const unsigned char *bytes, size_t len)
 {
+    if (len == 0) {
+        return;
+    }
     if (conn->out_len + len > conn->out_cap) {
         const size_t cap = conn->out_len + len;
         unsigned char *out = realloc(conn->out, cap);
