@@ -21,16 +21,18 @@ extern "C" {
 #include <unistd.h>
 #include <vector>
 
+/* ThreadSanitizer asks for its options here. Children of processes with threads start threads, too. */
+extern "C" const char *__tsan_default_options();
+extern "C" const char *__tsan_default_options()
+{
+    return "die_after_fork=0";
+}
+
 namespace
 {
 
 constexpr int kLongMs = 20000;
 constexpr int kShortMs = 150;
-#if defined(__SANITIZE_THREAD__)
-constexpr bool kUnderTsan = true;
-#else
-constexpr bool kUnderTsan = false;
-#endif
 
 /* A name that no other test of this or another process uses. */
 kolo_meet FreshMeet(bool with_secret = true)
@@ -814,9 +816,6 @@ pid_t HostUntil(int signal, const kolo_meet &meet)
 
 TEST(Boot, TheDeathOfTheHostingProcessIsToldAtOnce)
 {
-    if (kUnderTsan) {
-        GTEST_SKIP() << "ThreadSanitizer has no threads in a child of a process with threads";
-    }
     const kolo_meet meet = FreshMeet();
     const pid_t child = HostUntil(SIGKILL, meet);
     const double begin_us = kolo_now_us();
@@ -830,9 +829,6 @@ TEST(Boot, TheDeathOfTheHostingProcessIsToldAtOnce)
 
 TEST(Boot, ATimeoutNamesTheRankWhoseStoppedProcessRunsTheHub)
 {
-    if (kUnderTsan) {
-        GTEST_SKIP() << "ThreadSanitizer has no threads in a child of a process with threads";
-    }
     const kolo_meet meet = FreshMeet();
     const pid_t child = HostUntil(SIGSTOP, meet);
     const Outcome rank1 = Join(meet, {1, 2, 10 * kShortMs, kolo_boot_barrier}, false);
@@ -843,9 +839,6 @@ TEST(Boot, ATimeoutNamesTheRankWhoseStoppedProcessRunsTheHub)
 
 TEST(Boot, AHostThatLeavesFirstStillDeliversToTheOthers)
 {
-    if (kUnderTsan) {
-        GTEST_SKIP() << "ThreadSanitizer has no threads in a child of a process with threads";
-    }
     const kolo_meet meet = FreshMeet();
     constexpr size_t kCount = 500000; /* more than the sockets hold */
     const pid_t child = fork();
