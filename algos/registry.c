@@ -49,6 +49,7 @@ const struct kolo_algo *const kolo_algos[] = {
     &kolo_algo_alltoall_bruck,
     &kolo_algo_alltoall_direct,
     &kolo_algo_barrier_dissemination,
+    &kolo_algo_barrier_direct,
     &kolo_algo_barrier_hier,
 };
 /* clang-format on */

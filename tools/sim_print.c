@@ -171,9 +171,10 @@ void sim_add_json(const struct sim_sweep *sweep, struct kolo_text *out)
     kolo_text_add(out,
                   ", \"costs\": {\"cores\": %d, \"latency_us\": %g, \"step_us\": %g, "
                   "\"copy_gbs\": %.4g, \"reduce_gbs\": %.4g, \"net_latency_us\": %g, "
-                  "\"net_gbs\": %.4g}",
+                  "\"net_gbs\": %.4g, \"net_message_us\": %g}",
                   c->cores, c->latency_us, c->step_us, 1e-3 / c->copy_us_per_byte,
-                  1e-3 / c->reduce_us_per_byte, c->net.latency_us, 1e-3 / c->net.copy_us_per_byte);
+                  1e-3 / c->reduce_us_per_byte, c->net.latency_us, 1e-3 / c->net.copy_us_per_byte,
+                  c->net_message_us);
     if (m->error > 0) {
         kolo_text_add(out, ", \"error\": {\"mean\": %g, \"of_95_in_100\": %g, \"ranks\": %d}",
                       m->error, m->error_95, m->error_ranks);

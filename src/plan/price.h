@@ -21,6 +21,8 @@ struct kolo_link_price {
      * reduce_us_per_byte. The receiver's core pays it. For bytes that the sender puts into their
      * destination, the sender's core pays. */
     double far_step_us, far_us_per_byte;
+    /* Not by core: a core's time for a message, at either end, beyond step_us. */
+    double message_us;
     /* Not by core: the extra cost of each byte of a message that is added. A message lies in
      * memory, while reduce_us_per_byte is for operands in a cache. */
     double sum_us_per_byte;

@@ -161,7 +161,7 @@ static void price_send(struct kolo_pricer *p, const struct kolo_event *e, int se
         const bool copies = p->machine->outboxes && link.by_core && way != BY_PULL;
         const double far = way == BY_PUSH ? link.far_us_per_byte : 0;
         const double each = copies ? p->machine->copy_us_per_byte + far : 0;
-        add_work(p, e->rank, self, m, p->machine->step_us + bytes * each);
+        add_work(p, e->rank, self, m, p->machine->step_us + link.message_us + bytes * each);
     }
     double arrives_us = m->end_us + link.latency_us;
     if (!link.by_core) { /* the lane goes on while the ports work */
@@ -234,7 +234,7 @@ static void price_receive(struct kolo_pricer *p, const struct kolo_event *e, int
     const double bytes = slice_bytes(p, e->step->src);
     const int sent = moment_of(p, e->step->peer, e->other, e->tile);
     p->newest[e->rank * p->plan->lanes + e->step->lane].sum_us_per_byte = link.sum_us_per_byte;
-    double work_us = machine->step_us;
+    double work_us = machine->step_us + link.message_us;
     const double arrives_us = p->arrival_us[e->message];
     const bool waits = way_of(p, e) != FROM_IN;
     work_us += waits && gives_way(p, e, arrives_us > m->end_us) ? machine->switch_us : 0;

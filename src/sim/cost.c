@@ -56,7 +56,7 @@ static double taken_us(const struct kolo_sim *s, int rank, const struct kolo_sim
     double us = 0;
     for (int i = 0; i < op->nrefs; i++) {
         const uint64_t bytes = kolo_sim_taken_bytes(s, p, p->ref[op->ref + (uint32_t)i].what, tile);
-        us += s->machine->net_message_us + (double)bytes * s->machine->net_copy_us_per_byte;
+        us += s->costs->net_message_us + (double)bytes * s->machine->net_copy_us_per_byte;
     }
     return us;
 }
@@ -93,7 +93,8 @@ double kolo_sim_work(const struct kolo_sim *s, int rank, uint32_t pc, const stru
         us = s->costs->step_us;
         break;
     case KOLO_DO_SEND:
-        us = m->net_message_us + (double)kolo_sim_op_bytes(s, op, tile) * m->net_copy_us_per_byte;
+        us = s->costs->net_message_us +
+             (double)kolo_sim_op_bytes(s, op, tile) * m->net_copy_us_per_byte;
         break;
     case KOLO_DO_TAKEN:
         us = taken_us(s, rank, op, tile);

@@ -18,6 +18,7 @@
 #include "exec/reduce/reduce.h"
 #include "topology/machine/host.h"
 #include "tune.h"
+#include "util/copy.h"
 
 #include <math.h>
 #include <pthread.h>

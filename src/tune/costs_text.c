@@ -66,6 +66,7 @@ static const struct cost_name cost_names[] = {
     {"cross_gbs", offsetof(struct kolo_costs, cross_us_per_byte), true},
     {"net_latency_us", offsetof(struct kolo_costs, net.latency_us), false},
     {"net_gbs", offsetof(struct kolo_costs, net.copy_us_per_byte), true},
+    {"net_message_us", offsetof(struct kolo_costs, net_message_us), false},
 };
 
 /* Parse one "name=value". `seen` has a bit for each name. */

@@ -22,7 +22,7 @@ kolo_sim_machine Hosts(int ranks_per_host)
     kolo_sim_machine_init(&m);
     m.ranks_per_host = ranks_per_host;
     m.costs.net = {kAlphaUs, kBeta};
-    m.net_message_us = 0.3;
+    m.costs.net_message_us = 0.3;
     m.net_copy_us_per_byte = 0.0001;
     return m;
 }

@@ -120,7 +120,7 @@ TEST(Sim, AChainWithTilesIsAPipeline)
 TEST(Sim, ProcessorTimeOfMessagesIsPaidAtBothEnds)
 {
     kolo_sim_machine m = Flat(0);
-    m.net_message_us = 0.7;
+    m.costs.net_message_us = 0.7;
     m.net_copy_us_per_byte = 0.0001;
     const double end = 0.7 + kChunk * 0.0001;
     Expect(3 * (end + kAlphaUs + kChunk * kBeta + end), "broadcast_chain", 4, kChunk, m);
@@ -228,7 +228,7 @@ TEST(Sim, RanksOfOneCoreTakeTurns)
 TEST(Sim, ASlowRankSlowsTheMessagesThroughIt)
 {
     kolo_sim_machine m = Flat(0);
-    m.net_message_us = 1;
+    m.costs.net_message_us = 1;
     m.slow_rank = 1;
     m.slow_factor = 3;
     Expect(1 + 3 + 3 + 1 + 2 * (kAlphaUs + kChunk * kBeta), "broadcast_chain", 3, kChunk, m);

@@ -514,6 +514,39 @@ TEST(Choosing, FewRoundsWinForFewBytesAndLittleVolumeForMany)
     EXPECT_TRUE(large != "allreduce_oneshot" && large != "allreduce_doubling") << large;
 }
 
+// A message to another host keeps a core busy. So as many messages as there are hosts take longer than
+// a few rounds.
+TEST(Choosing, BetweenManyHostsFewMessagesWin)
+{
+    for (const char *net : {"net_latency_us=15,net_gbs=1.25", "net_latency_us=3,net_gbs=12"}) {
+        for (const char *more : {"", ",net_message_us=1"}) {
+            kolo_chooser_options options = Options(64);
+            options.nhosts = 64;
+            options.costs = Costs((std::string("cores=4,") + net + more).c_str());
+            const Chooser chooser = Make(options);
+            for (size_t bytes : {size_t{8}, size_t{2048}}) {
+                EXPECT_EQ("allreduce_doubling", Name(Choose(chooser, KOLO_COLL_ALL_REDUCE, bytes)));
+            }
+            EXPECT_EQ("alltoall_bruck", Name(Choose(chooser, KOLO_COLL_ALL_TO_ALL, 8)));
+            EXPECT_EQ("barrier_dissemination", Name(Choose(chooser, KOLO_COLL_BARRIER, 0)));
+        }
+    }
+}
+
+TEST(Choosing, ACoresTimeForAMessageCounts)
+{
+    double us[2] = {};
+    for (int i = 0; i < 2; i++) {
+        kolo_chooser_options options = Options(2);
+        options.nhosts = 2;
+        options.costs = Costs(i == 0 ? "net_latency_us=20" : "net_latency_us=20,net_message_us=9");
+        us[i] = Choose(Make(options), KOLO_COLL_BARRIER, 0).predicted_us;
+    }
+    EXPECT_GT(us[0], 20) << "a quarter of the latency at either end is a part of it";
+    EXPECT_LT(us[0], 25);
+    EXPECT_GT(us[1], 20 + 2 * 9);
+}
+
 // ---- deterministic
 
 std::vector<std::string> Admitted(kolo_coll coll, int n, int root, bool deterministic)
