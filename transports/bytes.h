@@ -3,9 +3,9 @@
 #ifndef KOLO_TRANSPORTS_BYTES_H
 #define KOLO_TRANSPORTS_BYTES_H
 
-#include <kolo/plugin.h>
+#include "util/copy.h"
 
-#include <string.h>
+#include <kolo/plugin.h>
 
 static inline size_t kolo_bytes_total(const struct kolo_bytes *view)
 {
@@ -32,7 +32,7 @@ static inline void kolo_bytes_read(const struct kolo_bytes *view, size_t at, cha
         size_t room = 0;
         const char *from = kolo_bytes_at(view, at, &room);
         const size_t part = room < len ? room : len;
-        memcpy(to, from, part);
+        kolo_copy(to, from, part);
         to += part;
         at += part;
         len -= part;
@@ -47,7 +47,7 @@ static inline void kolo_bytes_write(const struct kolo_bytes *view, size_t at, co
         size_t room = 0;
         char *to = kolo_bytes_at(view, at, &room);
         const size_t part = room < len ? room : len;
-        memcpy(to, from, part);
+        kolo_copy(to, from, part);
         from += part;
         at += part;
         len -= part;

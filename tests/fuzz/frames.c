@@ -93,7 +93,6 @@ static void begin(struct play *p, unsigned flags)
     if (kolo_tcp_lossless_prepare(&p->ep) != KOLO_OK) {
         abort();
     }
-    p->link->head = p->sums ? KOLO_TCP_HEAD_SUMS : KOLO_TCP_HEAD;
     for (int i = 0; i < KOLO_TCP_SOCKETS_MAX; i++) {
         p->link->socket[i].link = p->link;
         p->link->socket[i].fd = -1;

@@ -54,15 +54,15 @@ static void fill_batch(struct kolo_tcp_socket *s)
 }
 
 /* Parts of one frame that are not written yet; returns how many. */
-static int add_parts(struct kolo_tcp_out *out, size_t head, struct iovec *part, int room)
+static int add_parts(struct kolo_tcp_out *out, struct iovec *part, int room)
 {
     int used = 0;
     size_t at = out->at;
-    if (at < head) {
-        part[used++] = (struct iovec){(char *)&out->frame + at, head - at};
-        at = head;
+    if (at < KOLO_TCP_HEAD) {
+        part[used++] = (struct iovec){(char *)&out->frame + at, KOLO_TCP_HEAD - at};
+        at = KOLO_TCP_HEAD;
     }
-    at -= head;
+    at -= KOLO_TCP_HEAD;
     while (out->message != NULL && at < out->frame.len && used < room) {
         size_t run = 0;
         char *from = kolo_tcp_payload_at(out, at, &run);
@@ -76,7 +76,7 @@ static void count_written(struct kolo_tcp_socket *s, size_t bytes)
 {
     while (s->count > 0) {
         struct kolo_tcp_out *out = out_at(s, 0);
-        const size_t left = s->link->head + out->frame.len - out->at;
+        const size_t left = KOLO_TCP_HEAD + out->frame.len - out->at;
         if (bytes < left) {
             out->at += bytes;
             return;
@@ -123,8 +123,7 @@ bool kolo_tcp_stream_write(struct kolo_tcp_socket *s)
     size_t asked = 0;
     fill_batch(s);
     for (int i = 0; i < s->count && nparts < PARTS; i++) {
-        nparts +=
-            (size_t)add_parts(out_at(s, i), s->link->head, part + nparts, (int)(PARTS - nparts));
+        nparts += (size_t)add_parts(out_at(s, i), part + nparts, (int)(PARTS - nparts));
     }
     if (nparts == 0) {
         return false;
@@ -154,7 +153,7 @@ bool kolo_tcp_stream_finish(struct kolo_tcp_socket *s)
 {
     struct iovec part[PARTS];
     while (s->state == KOLO_TCP_UP && s->count > 0 && kolo_tcp_stream_is_within(s)) {
-        const size_t nparts = (size_t)add_parts(out_at(s, 0), s->link->head, part, PARTS);
+        const size_t nparts = (size_t)add_parts(out_at(s, 0), part, PARTS);
         const ssize_t n = send_parts(s, part, nparts, SIZE_MAX);
         if (n < 0) {
             return errno != EAGAIN && errno != EINTR;
@@ -171,13 +170,12 @@ static bool has_room(int fd)
 }
 
 /* Append a frame to `bytes`, of which `*len` are used. */
-static void add_last(const struct kolo_tcp_socket *s, struct kolo_tcp_frame *frame, char *bytes,
-                     size_t *len)
+static void add_last(struct kolo_tcp_frame *frame, char *bytes, size_t *len)
 {
     frame->magic = KOLO_TCP_FRAME_MAGIC;
     frame->sum = kolo_tcp_head_sum(frame);
-    memcpy(bytes + *len, frame, s->link->head);
-    *len += s->link->head;
+    memcpy(bytes + *len, frame, KOLO_TCP_HEAD);
+    *len += KOLO_TCP_HEAD;
 }
 
 /* Write all of `bytes`, or none of them: false. A peer that reads nothing is not waited for. */
@@ -204,7 +202,7 @@ static bool write_last(const struct kolo_tcp_socket *s, char *bytes, size_t len)
 bool kolo_tcp_stream_last(struct kolo_tcp_socket *s, enum kolo_tcp_kind kind, uint32_t number)
 {
     enum { PARTS_MAX = KOLO_REASON_TEXT / KOLO_TCP_TEXT_PART };
-    char text[KOLO_REASON_TEXT], bytes[(PARTS_MAX + 1) * KOLO_TCP_HEAD_SUMS];
+    char text[KOLO_REASON_TEXT], bytes[(PARTS_MAX + 1) * KOLO_TCP_HEAD];
     struct kolo_tcp_frame last = {.kind = (uint8_t)kind, .number = number};
     size_t len = 0;
     if (s->state != KOLO_TCP_UP || kolo_tcp_stream_is_within(s)) {
@@ -216,9 +214,9 @@ bool kolo_tcp_stream_last(struct kolo_tcp_socket *s, enum kolo_tcp_kind kind, ui
         struct kolo_tcp_frame part = {.kind = KOLO_TCP_TEXT, .number = i};
         memcpy((char *)&part + offsetof(struct kolo_tcp_frame, offset),
                text + (size_t)i * KOLO_TCP_TEXT_PART, KOLO_TCP_TEXT_PART);
-        add_last(s, &part, bytes, &len);
+        add_last(&part, bytes, &len);
     }
-    add_last(s, &last, bytes, &len);
+    add_last(&last, bytes, &len);
     return write_last(s, bytes, len);
 }
 
@@ -276,7 +274,6 @@ static bool take_head(struct kolo_tcp_socket *s)
 /* Parse the frames in the staging buffer, complete or begun. False: a frame is invalid. */
 static bool parse_frames(struct kolo_tcp_socket *s)
 {
-    const size_t head = s->link->head;
     while (s->head < s->tail || kolo_tcp_is_within_payload(s)) {
         if (kolo_tcp_is_within_payload(s)) {
             if (s->head == s->tail && s->left > 0) {
@@ -287,11 +284,11 @@ static bool parse_frames(struct kolo_tcp_socket *s)
             }
             continue;
         }
-        if (s->tail - s->head < head) {
+        if (s->tail - s->head < KOLO_TCP_HEAD) {
             break;
         }
-        memcpy(&s->frame, s->staging + s->head, head);
-        s->head += head;
+        memcpy(&s->frame, s->staging + s->head, KOLO_TCP_HEAD);
+        s->head += KOLO_TCP_HEAD;
         if (!take_head(s)) {
             return false;
         }
@@ -350,9 +347,9 @@ static ssize_t receive_bytes(struct kolo_tcp_socket *s, size_t *direct, size_t *
 /* One recvmsg(): a header, then payload into its probable place, then into the staging buffer. */
 static ssize_t receive_expected(struct kolo_tcp_socket *s, const struct iovec *place, size_t *asked)
 {
-    const size_t head = s->link->head;
-    struct iovec part[3] = {
-        {s->staging, head}, *place, {s->staging + head, KOLO_TCP_STAGING - head}};
+    struct iovec part[3] = {{s->staging, KOLO_TCP_HEAD},
+                            *place,
+                            {s->staging + KOLO_TCP_HEAD, KOLO_TCP_STAGING - KOLO_TCP_HEAD}};
     struct msghdr message = {.msg_iov = part, .msg_iovlen = 3};
     *asked = KOLO_TCP_STAGING + place->iov_len;
     return recvmsg(s->fd, &message, MSG_DONTWAIT);
@@ -362,16 +359,15 @@ static ssize_t receive_expected(struct kolo_tcp_socket *s, const struct iovec *p
  * of that place has not begun, so nothing is lost. */
 static bool parse_elsewhere(struct kolo_tcp_socket *s, const struct iovec *place, size_t bytes)
 {
-    const size_t head = s->link->head;
-    const size_t strayed = kolo_min(bytes - head, place->iov_len);
+    const size_t strayed = kolo_min(bytes - KOLO_TCP_HEAD, place->iov_len);
     char *staging = s->staging;
     char *all = malloc(bytes);
     if (all == NULL) {
         return false;
     }
-    char *at = mempcpy(all, staging, head);
+    char *at = mempcpy(all, staging, KOLO_TCP_HEAD);
     at = mempcpy(at, place->iov_base, strayed);
-    memcpy(at, staging + head, bytes - head - strayed);
+    memcpy(at, staging + KOLO_TCP_HEAD, bytes - KOLO_TCP_HEAD - strayed);
     s->staging = all;
     s->tail = bytes;
     const bool good = parse_frames(s);
@@ -385,22 +381,21 @@ static bool parse_elsewhere(struct kolo_tcp_socket *s, const struct iovec *place
 /* `bytes` came by receive_expected(). */
 static bool parse_expected(struct kolo_tcp_socket *s, const struct iovec *place, size_t bytes)
 {
-    const size_t head = s->link->head;
-    if (bytes <= head) {
+    if (bytes <= KOLO_TCP_HEAD) {
         s->tail = bytes;
         return parse_frames(s);
     }
-    memcpy(&s->frame, s->staging, head);
+    memcpy(&s->frame, s->staging, KOLO_TCP_HEAD);
     if (!kolo_tcp_message_is_expected(s->link, &s->frame)) {
         return parse_elsewhere(s, place, bytes);
     }
     if (!kolo_tcp_head_is_right(s) || !kolo_tcp_message_arrives(s->link, &s->frame, &s->into)) {
         return false;
     }
-    const size_t there = kolo_min(bytes - head, place->iov_len);
+    const size_t there = kolo_min(bytes - KOLO_TCP_HEAD, place->iov_len);
     s->left = s->frame.len;
     s->at = 0;
-    s->head = head;
+    s->head = KOLO_TCP_HEAD;
     s->tail = bytes - there;
     return take_payload(s, there) && parse_frames(s);
 }

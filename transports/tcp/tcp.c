@@ -144,7 +144,6 @@ static kolo_status tcp_connect(struct kolo_endpoint *ep, const struct kolo_peer 
     link->address = address;
     link->sums = ep->sums || (address.flags & KOLO_TCP_SUMS) != 0;
     link->decodes = (address.flags & KOLO_TCP_CODES) != 0;
-    link->head = link->sums ? KOLO_TCP_HEAD_SUMS : KOLO_TCP_HEAD;
     link->nsockets = kolo_min(address.sockets, (size_t)ep->nsockets) > 1
                          ? (int)kolo_min(address.sockets, (size_t)ep->nsockets)
                          : 1;
