@@ -260,12 +260,14 @@ static void hear_word(struct world *w, struct input *in)
 
 static void complete(const struct kolo_verbs_lane *lane, bool alone, uint32_t bytes, bool good)
 {
-    queue.wc[queue.count++] = (struct ibv_wc){
-        .wr_id = (uint64_t)(lane->id | UINT32_C(1) << 31) << 32,
-        .status = good ? IBV_WC_SUCCESS : IBV_WC_WR_FLUSH_ERR,
-        .opcode = IBV_WC_RECV_RDMA_WITH_IMM,
-        .byte_len = bytes,
-        .imm_data = htonl((lane->sent & 0x7fffffff) | (alone ? UINT32_C(1) << 31 : 0))};
+    const uint32_t before = lane->taken & KOLO_VERBS_COUNTED;
+    const uint32_t counts = (lane->sent & KOLO_VERBS_COUNTED) | before << KOLO_VERBS_BEFORE;
+    queue.wc[queue.count++] =
+        (struct ibv_wc){.wr_id = (uint64_t)(lane->id | UINT32_C(1) << 31) << 32,
+                        .status = good ? IBV_WC_SUCCESS : IBV_WC_WR_FLUSH_ERR,
+                        .opcode = IBV_WC_RECV_RDMA_WITH_IMM,
+                        .byte_len = bytes,
+                        .imm_data = htonl(counts | (alone ? KOLO_VERBS_ALONE : 0))};
 }
 
 static void hear_entry(struct world *w, struct input *in, bool plausible)

@@ -291,6 +291,10 @@ void CarryOut(World &w, Pair *pair)
     }
     if (notifies) {
         Deliver(peer, request);
+        if (!peer->recvs.empty() && Happens(w, w.rules.twice)) {
+            w.counts.twice++;
+            Deliver(peer, request);
+        }
     }
     w.counts.writes++;
     pair->acks.push_back(std::move(request));
@@ -332,7 +336,7 @@ void Step(World &w)
     auto at = w.pairs.begin();
     std::advance(at, (long)(w.chance() % w.pairs.size()));
     Pair *pair = at->second;
-    if (pair->base.state != IBV_QPS_RTS) {
+    if (pair->base.state != IBV_QPS_RTS || pair->device + 1 == w.rules.stuck) {
         return;
     }
     if (Happens(w, w.rules.broken)) {

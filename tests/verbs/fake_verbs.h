@@ -27,17 +27,19 @@ struct fake_verbs_rules {
     uint32_t broken;    /* the queue pair fails */
     uint32_t lost;      /* it fails after the bytes came, before the sender knows */
     uint32_t flap;      /* a port goes down, or comes back */
+    uint32_t twice;     /* the receiver is told twice of a write, as if a packet's retry were new */
     size_t locked;      /* bytes that may be registered; 0: any */
     int refuse_dma_buf; /* the errno of its registration; 0: it works */
     int refuse_host;    /* the same of other memory */
+    int stuck;          /* this device, counted from 1, carries nothing; 0: none */
     int late_ms; /* who polls soon after fake_verbs_break() sees nothing for that long; 0: never */
 };
 
 struct fake_verbs_counts {
-    uint64_t writes, parts, not_ready, broken, lost, flaps; /* how often it was so */
-    int contexts, pds, cqs, qps, mrs, channels;             /* that are there now */
-    size_t registered;                                      /* bytes */
-    int unseen;                                             /* completions in queues */
+    uint64_t writes, parts, not_ready, broken, lost, flaps, twice; /* how often it was so */
+    int contexts, pds, cqs, qps, mrs, channels;                    /* that are there now */
+    size_t registered;                                             /* bytes */
+    int unseen;                                                    /* completions in queues */
     uint64_t dma_bufs, direct; /* registered so far; bytes that went from or to them */
 };
 

@@ -226,6 +226,14 @@ TEST_F(VerbsFaults, AQueuePairThatFailsIsMadeAgain)
     }
 }
 
+/* Much comes to rank 1, which does not look, and rank 0 knows that it came. */
+void LookAtRank0(World &world, int times)
+{
+    for (int i = 0; i < times; i++) {
+        Verbs()->progress(world.Endpoint(0), 64);
+    }
+}
+
 TEST_F(VerbsFaults, ARankThatLooksTooLateAtWhatHadComeLosesNothing)
 {
     Rule([](auto &rules) { rules.late_ms = 120; });
@@ -237,13 +245,64 @@ TEST_F(VerbsFaults, ARankThatLooksTooLateAtWhatHadComeLosesNothing)
         for (uint64_t i = 0; i < 4 * round; i++) {
             Verbs()->progress(world.Endpoint((int)(i % 2)), 64);
         }
-        for (int i = 0; i < 20; i++) { /* much comes, and its sender knows that */
-            Verbs()->progress(world.Endpoint(0), 64);
-        }
+        LookAtRank0(world, 20);
         fake_verbs_break(-1);
         ASSERT_TRUE(traffic.Finish());
         traffic.ExpectArrived();
     }
+}
+
+/* An entry whose chunk had arrived goes again alone, behind chunks of another lane. That lane fails,
+ * too. */
+TEST_F(VerbsFaults, ALaneThatFailsWithWhatAnotherLeftItLosesNothing)
+{
+    for (uint64_t round = 1; round <= 16; round++) {
+        SCOPED_TRACE(round);
+        World world(Verbs(), 2);
+        Traffic traffic(world, round);
+        Rule([](auto &rules) { rules.late_ms = 120; });
+        traffic.Post(15);
+        const uint64_t upto = fake_verbs_count().writes + 4 + round % 8;
+        ASSERT_TRUE(world.Until([&] { return fake_verbs_count().writes >= upto; }));
+        Rule([](auto &rules) { rules.stuck = 2; });
+        LookAtRank0(world, 200);
+        fake_verbs_break(0);
+        /* Soon both know what the other took. */
+        const auto soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(125);
+        ASSERT_TRUE(world.Until([&] { return std::chrono::steady_clock::now() > soon; }));
+        Rule([](auto &rules) { rules.late_ms = rules.stuck = 0; });
+        fake_verbs_break(1);
+        ASSERT_TRUE(traffic.Finish());
+        traffic.ExpectArrived();
+    }
+}
+
+/* Its peer, once told, writes the same bytes over other lanes: no write of before may come then. */
+TEST_F(VerbsFaults, ALaneIsToldToBeDownWhenItsQueuePairIsGone)
+{
+    World world(Verbs(), 2);
+    Exchange(world, 1, 5);
+    const int before = fake_verbs_count().qps;
+    fake_verbs_break(0);
+    const auto soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
+    while (std::chrono::steady_clock::now() < soon) { /* rank 1 does not look */
+        Verbs()->progress(world.Endpoint(0), 64);
+    }
+    EXPECT_EQ(before - 2, fake_verbs_count().qps) << "rank 0's of both lanes of the rail";
+}
+
+TEST_F(VerbsFaults, ADeviceThatTellsTwiceOfAWriteLosesItsLaneOnly)
+{
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        SCOPED_TRACE(seed);
+        Rule([&](auto &rules) {
+            rules.seed = seed;
+            rules.twice = 10000;
+        });
+        World world(Verbs(), 2);
+        Exchange(world, seed, 40);
+    }
+    EXPECT_GT(fake_verbs_count().twice, 10u);
 }
 
 TEST_F(VerbsFaults, ADeadRailLeavesItsTrafficToTheOthersAndComesBack)
@@ -482,6 +541,7 @@ void RuleByChance(std::mt19937_64 &chance, fake_verbs_rules &rules)
     rules.broken = (uint32_t)(chance() % 3 * 1500);
     rules.lost = (uint32_t)(chance() % 3 * 5000);
     rules.flap = (uint32_t)(chance() % 3 * 500);
+    rules.twice = (uint32_t)(chance() % 3 * 500);
 }
 
 TEST_F(VerbsFaults, ByChanceNeverGiveWrongBytesAndNeverHang)
@@ -507,11 +567,13 @@ TEST_F(VerbsFaults, ByChanceNeverGiveWrongBytesAndNeverHang)
         seen.broken += now.broken;
         seen.lost += now.lost;
         seen.flaps += now.flaps;
+        seen.twice += now.twice;
         seen.not_ready += now.not_ready;
     }
     EXPECT_GT(seen.broken, 0u);
     EXPECT_GT(seen.lost, 0u);
     EXPECT_GT(seen.flaps, 0u);
+    EXPECT_GT(seen.twice, 0u);
     EXPECT_GT(seen.not_ready, 0u);
 }
 

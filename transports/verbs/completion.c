@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { POLLED = 16 };
 
@@ -17,9 +18,7 @@ static void retire_work(struct kolo_verbs_lane *lane, uint32_t upto)
         }
         lane->first_flight++;
         lane->flying_bytes -= f->len;
-        if (f->message != NULL) {
-            kolo_verbs_message_flown(lane->link, f);
-        }
+        kolo_verbs_message_flown(lane->link, f);
     }
 }
 
@@ -35,15 +34,51 @@ static bool take_entry(struct kolo_verbs_lane *lane, const struct ibv_wc *wc)
            kolo_verbs_message_arrives(lane->link, &entry, slot + sizeof entry);
 }
 
-static bool take_value(struct kolo_verbs_lane *lane, const struct ibv_wc *wc)
+/* An entry that cannot be: a fault of kolo, or of a device. The text has what there is. */
+static void fail_invalid(struct kolo_verbs_lane *lane, const struct ibv_wc *wc)
+{
+    const uint32_t n = lane->taken - 1, value = ntohl(wc->imm_data);
+    const char *slot = lane->in + (size_t)(n % KOLO_VERBS_SLOTS) * KOLO_VERBS_SLOT;
+    struct kolo_verbs_entry e;
+    char what[280];
+    memcpy(&e, slot, sizeof e);
+    (void)snprintf(
+        what, sizeof what,
+        "sent an invalid message over %s port %u (lane %d, epoch %u, entry %u, %u bytes, "
+        "value %#x, %u of %u sent taken: kind %u of channel %u, number %u, offset %llu, "
+        "%u bytes of %llu)",
+        lane->rail->name, lane->rail->port, lane->index, lane->epoch, n, wc->byte_len, value,
+        lane->credited, lane->sent, e.kind, e.channel, e.number, (unsigned long long)e.offset,
+        e.len, (unsigned long long)e.total);
+    kolo_verbs_fail(lane->link, what, 0, false);
+}
+
+/* The device has repeated a value, or lost one. Nothing that it says of this queue pair can be
+ * relied on: the lane starts anew, and the peer sends again what was not taken. */
+static void break_order(struct kolo_verbs_lane *lane, uint32_t value)
+{
+    char what[160];
+    (void)snprintf(what, sizeof what,
+                   "the device repeats or skips entries (entry %u is due, value %#x came, %u of %u "
+                   "sent are taken)",
+                   lane->taken, value, lane->credited, lane->sent);
+    kolo_verbs_lane_break(lane, what);
+}
+
+static void take_value(struct kolo_verbs_lane *lane, const struct ibv_wc *wc)
 {
     const uint32_t value = ntohl(wc->imm_data);
     const uint32_t more = (value - lane->credited) & KOLO_VERBS_COUNTED;
-    if (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM || more > lane->sent - lane->credited) {
-        return false;
+    const uint32_t ahead = ((value >> KOLO_VERBS_BEFORE) - lane->taken) & KOLO_VERBS_COUNTED;
+    if (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM || ahead != 0 ||
+        more > lane->sent - lane->credited) {
+        break_order(lane, value);
+        return;
     }
     lane->credited += more;
-    return (value & KOLO_VERBS_ALONE) != 0 || take_entry(lane, wc);
+    if ((value & KOLO_VERBS_ALONE) == 0 && !take_entry(lane, wc)) {
+        fail_invalid(lane, wc);
+    }
 }
 
 static void complete_work(struct kolo_verbs_lane *lane, const struct ibv_wc *wc)
@@ -64,10 +99,8 @@ static void complete_work(struct kolo_verbs_lane *lane, const struct ibv_wc *wc)
         if (lane->state == KOLO_VERBS_LANE_TRIED) {
             kolo_verbs_lane_live(lane);
         }
-    } else if (lane->state == KOLO_VERBS_LANE_DOWN) { /* our DOWN did not count this entry */
-        return;
-    } else if (link->base.failed == KOLO_OK && !take_value(lane, wc)) {
-        kolo_verbs_fail(link, "sent an invalid message", 0, false);
+    } else if (link->base.failed == KOLO_OK) {
+        take_value(lane, wc);
     }
     kolo_carrier_activate(&link->base);
 }

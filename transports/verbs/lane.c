@@ -121,10 +121,11 @@ static struct ibv_send_wr *next_request(struct kolo_verbs_lane *lane, bool tells
     return wr;
 }
 
-static uint32_t take_credits(struct kolo_verbs_lane *lane)
+static uint32_t make_value(struct kolo_verbs_lane *lane)
 {
+    const uint32_t before = lane->sent & KOLO_VERBS_COUNTED;
     lane->told = lane->taken;
-    return lane->taken & KOLO_VERBS_COUNTED;
+    return (lane->taken & KOLO_VERBS_COUNTED) | before << KOLO_VERBS_BEFORE;
 }
 
 struct kolo_verbs_entry *kolo_verbs_lane_entry(struct kolo_verbs_lane *lane)
@@ -141,7 +142,7 @@ void kolo_verbs_lane_send(struct kolo_verbs_lane *lane, uint32_t len)
     *wr->sg_list = (struct ibv_sge){(uintptr_t)entry, bytes, lane->ring->lkey};
     wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     wr->send_flags |= bytes <= lane->max_inline ? IBV_SEND_INLINE : 0;
-    wr->imm_data = htonl(take_credits(lane));
+    wr->imm_data = htonl(make_value(lane));
     wr->wr.rdma.remote_addr = lane->offer.ring + (uint64_t)slot * KOLO_VERBS_SLOT;
     wr->wr.rdma.rkey = lane->offer.rkey;
     lane->slot_posted[slot] = lane->posted;
@@ -163,7 +164,7 @@ static void send_credits(struct kolo_verbs_lane *lane, bool tells)
     struct ibv_send_wr *wr = next_request(lane, tells);
     wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     wr->num_sge = 0;
-    wr->imm_data = htonl(KOLO_VERBS_ALONE | take_credits(lane));
+    wr->imm_data = htonl(KOLO_VERBS_ALONE | make_value(lane));
     wr->wr.rdma.remote_addr = lane->offer.ring;
     wr->wr.rdma.rkey = lane->offer.rkey;
 }

@@ -6,10 +6,12 @@
  * After its arrival entries go.
  *
  * A lane that fails at one end is ended at both. Each end stops its queue pair, handles the entries
- * that had come, and sends DOWN with the count of entries that it has taken. The entries that the
- * peer did not take go again over other lanes, with the same bytes. Chunks are written in place
- * again, which changes nothing if they had come. So a message is seen once, and never before its
- * bytes. The lane starts anew when its port is active. */
+ * that had come, destroys the queue pair, and sends DOWN with the count of entries that it has taken.
+ * The entries that the peer did not take go again over other lanes, with the same bytes. Chunks are
+ * written in place again, which changes nothing if they had come. So a message is seen once, and
+ * never before its bytes. No write of the old queue pair comes later: a device may still be at one
+ * when it stops a queue pair, but not when it has destroyed it. The lane starts anew when its port is
+ * active. */
 #include "transports/verbs/verbs.h"
 
 #include <errno.h>
@@ -261,41 +263,56 @@ static bool keep_entry(struct kolo_link *link, const char *slot)
     return true;
 }
 
+/* Take the flight of the lane's n-th entry, if the entry's chunk is not known to be written. Flights
+ * are in the order of their entries. */
+static struct kolo_verbs_flight *take_flight(struct kolo_verbs_lane *lane, uint32_t n)
+{
+    struct kolo_verbs_flight *f = &lane->flight[lane->first_flight % KOLO_VERBS_SENDS];
+    if (lane->first_flight == lane->next_flight || f->entry != n) {
+        return NULL;
+    }
+    lane->first_flight++;
+    return f;
+}
+
 /* Both ends know how many entries the other has taken. The entries that were not taken go again. A
  * PLACED entry whose chunk may not have been written goes with the chunk. Any other PLACED entry
- * goes alone, because its bytes have arrived. */
+ * goes alone, because its bytes have arrived: its chunk was written over this lane, or over one that
+ * failed before, and this entry went again already. */
 static void settle_entries(struct kolo_verbs_lane *lane)
 {
     struct kolo_link *link = lane->link;
-    const uint32_t unwritten = lane->first_flight == lane->next_flight
-                                   ? lane->sent
-                                   : lane->flight[lane->first_flight % KOLO_VERBS_SENDS].entry;
-    for (; lane->first_flight != lane->next_flight; lane->first_flight++) {
+    while (lane->first_flight != lane->next_flight) {
         const struct kolo_verbs_flight *f = &lane->flight[lane->first_flight % KOLO_VERBS_SENDS];
-        if (f->message != NULL && (int32_t)(f->entry - lane->peer_taken) < 0) {
-            kolo_verbs_message_flown(link, f);
-        } else if (f->message != NULL) {
-            kolo_verbs_message_again(link, f);
+        if ((int32_t)(f->entry - lane->peer_taken) >= 0) {
+            break;
         }
+        lane->first_flight++;
+        kolo_verbs_message_flown(link, f);
     }
     for (uint32_t n = lane->peer_taken; n != lane->sent; n++) {
         const char *slot = lane->out + (size_t)(n % KOLO_VERBS_SLOTS) * KOLO_VERBS_SLOT;
-        struct kolo_verbs_entry entry;
-        memcpy(&entry, slot, sizeof entry);
-        const bool with_chunk = entry.kind == KOLO_VERBS_PLACED && (int32_t)(n - unwritten) >= 0;
-        if (!with_chunk && !keep_entry(link, slot)) {
+        const struct kolo_verbs_flight *f = take_flight(lane, n);
+        if (f != NULL) {
+            kolo_verbs_message_again(link, f);
+        } else if (!keep_entry(link, slot)) {
             kolo_verbs_fail(link, "cannot be sent to again: out of memory for an entry", 0, false);
         }
     }
-    (void)link->ep->lib->destroy_qp(lane->qp);
-    lane->qp = NULL;
-    change_id(lane);
     lane->flying_bytes = 0;
     lane->first_flight = lane->next_flight = 0;
     lane->offered = false;
     lane->epoch++;
     lane->state = KOLO_VERBS_LANE_NONE;
     lane->since_us = kolo_now_us();
+}
+
+/* Destroy the queue pair: the device neither reads nor writes for it any more. */
+static void end_queue_pair(struct kolo_verbs_lane *lane)
+{
+    (void)lane->link->ep->lib->destroy_qp(lane->qp);
+    lane->qp = NULL;
+    change_id(lane);
 }
 
 /* The pause before a lane comes back: the time-out of a packet, doubled for each failure. */
@@ -311,6 +328,7 @@ static void step_lane(struct kolo_verbs_lane *lane)
     struct kolo_link *link = lane->link;
     const double since = kolo_now_us() - lane->since_us;
     if (lane->state == KOLO_VERBS_LANE_BROKEN && (lane->recvs == 0 || since > DRAIN_US)) {
+        end_queue_pair(lane);
         lane->state = KOLO_VERBS_LANE_DOWN;
         send_word(lane, KOLO_VERBS_DOWN, lane->taken);
     }

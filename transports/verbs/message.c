@@ -6,6 +6,7 @@
  * receiver with another length detect the mismatch. */
 #include "transports/verbs/verbs.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 void kolo_verbs_message_drop(struct kolo_link *link, struct kolo_carrier_message *m)
@@ -73,7 +74,14 @@ kolo_status kolo_verbs_message_send(struct kolo_link *link, const struct kolo_by
     if (!kolo_verbs_is_long(m->total)) { /* it needs no READY: the receiver detects a mismatch */
         m->ready = m->failed = false;
     } else if (m->ready && !has_sensible_place(m)) {
-        kolo_verbs_fail(link, "sent an invalid message", 0, false);
+        const struct kolo_verbs_place *place = &kolo_verbs_message_of(m)->place;
+        char what[160];
+        (void)snprintf(
+            what, sizeof what,
+            "sent an invalid message (READY of channel %u, number %u: a place of %u runs "
+            "of %llu bytes for %zu)",
+            m->channel, m->number, place->count, (unsigned long long)place->bytes, m->total);
+        kolo_verbs_fail(link, what, 0, false);
     }
     return KOLO_OK;
 }

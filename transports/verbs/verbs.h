@@ -21,9 +21,10 @@
  * lane is a reliable queue pair and a ring of KOLO_VERBS_SLOTS slots at the other end.
  *
  * Each slot takes an entry: struct kolo_verbs_entry and at most KOLO_VERBS_PIECE bytes. RDMA writes
- * it with an immediate value, so that the receiver finds it in its completion queue. The value is
+ * it with an immediate value, so that the receiver finds it in its completion queue. The value has
  * the number of entries taken from the other direction: the credits. If no entry goes back, an
- * immediate value goes alone. So a receiver is always ready, and never overrun.
+ * immediate value goes alone. So a receiver is always ready, and never overrun. The value also has
+ * the number of entries sent before: a device that repeats or skips one is found out.
  *
  *   DATA    bytes [offset, offset + len) of a message of `total` bytes
  *   READY   the receive of a long message is posted; the place to write to follows
@@ -109,10 +110,10 @@ enum kolo_verbs_state {
     KOLO_VERBS_LANE_DOWN     /* no more completions come from it */
 };
 
-struct kolo_verbs_flight {                /* a chunk in flight */
-    struct kolo_carrier_message *message; /* NULL: its request has ended */
-    uint32_t posted;                      /* work requests up to its entry */
-    uint32_t entry;                       /* the number of its PLACED entry */
+struct kolo_verbs_flight { /* a chunk in flight */
+    struct kolo_carrier_message *message;
+    uint32_t posted; /* work requests up to its entry */
+    uint32_t entry;  /* the number of its PLACED entry */
     size_t at, len;
 };
 

@@ -73,10 +73,12 @@ static_assert(sizeof(struct kolo_verbs_entry) == 72, "wire format");
 #define KOLO_VERBS_ENTRY_MAGIC 0x6b77
 #define KOLO_VERBS_PIECE       (KOLO_VERBS_SLOT - sizeof(struct kolo_verbs_entry))
 
-/* An immediate value: the number of entries taken from the other direction, modulo 2^31. Its
- * highest bit says that no entry comes with it. */
+/* An immediate value: the number of entries taken from the other direction, and from bit 15 on the
+ * number of entries sent before it, both modulo 2^15. Its highest bit says that no entry comes with
+ * it. */
 #define KOLO_VERBS_ALONE   (UINT32_C(1) << 31)
-#define KOLO_VERBS_COUNTED (KOLO_VERBS_ALONE - 1)
+#define KOLO_VERBS_COUNTED ((UINT32_C(1) << 15) - 1)
+enum { KOLO_VERBS_BEFORE = 15 }; /* the first bit of the second number */
 
 struct kolo_verbs_place {       /* behind READY: the place to write the message to */
     uint64_t at, bytes, stride; /* `count` runs of `bytes`, `stride` apart; 0 runs: nowhere */
