@@ -45,6 +45,18 @@ static bool is_known(const struct found *all, ino_t inode)
     return all != NULL;
 }
 
+/* Whether each slot leads to records of this board. */
+static bool has_records(const struct kolo_board *board)
+{
+    const int nslots = (int)board->nslots;
+    int i = 0;
+    while (i < nslots && (const char *)kolo_record_at(&board->slot[i], 0) ==
+                             (const char *)board + kolo_board_records_at(nslots, i)) {
+        i++;
+    }
+    return i == nslots;
+}
+
 /* Map a descriptor's memory, if it is a board of a layout that this program knows. */
 static struct found *map_board(int fd, const struct stat *info)
 {
@@ -58,8 +70,11 @@ static struct found *map_board(int fd, const struct stat *info)
     }
     struct found *f = calloc(1, sizeof *f);
     void *at = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
-    if (f == NULL || at == MAP_FAILED) {
+    if (f == NULL || at == MAP_FAILED || !has_records(at)) {
         free(f);
+        if (at != MAP_FAILED) {
+            (void)munmap(at, bytes);
+        }
         return NULL;
     }
     f->inode = info->st_ino;

@@ -61,6 +61,10 @@ struct run_state {
     bool output_is_closed; /* our output has no reader any more */
 };
 
+/* Read the options (run_options.c). False after a message. `help`: its text was asked for, and is
+ * printed. */
+enum { RUN_MOST_RANKS = 4096 };
+bool run_parse_options(int argc, char **argv, struct run_options *out, bool *help);
 /* Start a rank (run_start.c). Returns 0, or the errno with which the program failed to start. */
 int run_start_rank(struct run_state *run, int rank);
 /* Choose the job's name and secret, and read the allowed CPUs. False after a message. */
@@ -74,6 +78,10 @@ bool run_elastic_prepare(void);
 void run_elastic_end(void);
 /* Tell rank `rank`, in its process, what it is to know of it. */
 void run_elastic_environment(const struct run_state *run, int rank);
+/* Whether a rank has written why the job cannot go on, although ranks live (Members.fail() of
+ * kolo_torch.elastic). `why` becomes its sentence. */
+#define RUN_WHY_BYTES 512
+bool run_elastic_given_up(const struct run_state *run, char why[RUN_WHY_BYTES]);
 /* Whether enough ranks are left for the job to go on. */
 bool run_elastic_goes_on(const struct run_state *run);
 /* End what a failed rank has left, and start another in its place. Returns the failed one's pid, to be

@@ -89,18 +89,23 @@ static int count_finished(const struct run_state *run)
     return count;
 }
 
-/* A rank has written that what all need is lost (kolo_torch.elastic's Members.fail()). */
-static bool is_given_up(void)
+bool run_elastic_given_up(const struct run_state *run, char why[RUN_WHY_BYTES])
 {
     char path[PATH_MAX + sizeof "/failed"];
     (void)snprintf(path, sizeof path, "%s/failed", folder);
-    return access(path, F_OK) == 0;
+    FILE *file = run->options.min_ranks > 0 ? fopen(path, "re") : NULL;
+    if (file == NULL) {
+        return false;
+    }
+    why[fread(why, 1, RUN_WHY_BYTES - 1, file)] = '\0';
+    (void)fclose(file);
+    return true;
 }
 
 bool run_elastic_goes_on(const struct run_state *run)
 {
     const int left = run->nstarted - run->nexited + count_finished(run);
-    return run->options.min_ranks > 0 && left >= run->options.min_ranks && !is_given_up();
+    return run->options.min_ranks > 0 && left >= run->options.min_ranks;
 }
 
 pid_t run_elastic_replace(struct run_state *run, int rank)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# covers: tools/run.c tools/run_elastic.c tools/run_pump.c tools/run_start.c src/boot
+# covers: tools/run.c tools/run_elastic.c tools/run_options.c tools/run_pump.c tools/run_start.c src/boot
 """`kolo run` and the `kolo` command as their user sees them.
 
 usage: run_test.py KOLO MEET   (the kolo tool, and the program of meet.c)
@@ -264,6 +264,9 @@ def test_elastic():
     check(status == 0 and err.count("exited with status 5") == 3, "restarts are bounded, and enough ranks go on", status, err)
     status, out, err, _ = elastic("2:2", "[ $KOLO_RANK = 1 ] && exit 5; sleep 60")
     check(status == 5, "too few ranks end the job with the status of the first failure", status, err)
+    status, out, err, _ = elastic("1:2", "[ $KOLO_RANK = 1 ] && { echo all is lost >$KOLO_ELASTIC_DIR/failed; kill -9 $$; }; sleep 60")
+    check(status == 1 and "killed by signal 9" in err and "kolo run: all is lost\n" in err,
+          "a job that cannot go on ends with the reason", status, err)
     status, out, err, _ = elastic("1:2", "[ $KOLO_RANK = 1 ] && { sleep 0.5; exit 5; }; echo $KOLO_RESTARTS")
     check(status == 0 and err.count("exited with status 5") == 1, "once a rank has finished, none is started again", status, err)
 
