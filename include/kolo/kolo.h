@@ -167,8 +167,9 @@ struct kolo_config {
  *    streams take effect in the order of the calls. With host memory a call returns when its
  *    result is complete, and `stream` is NULL.
  *  - Threads. A call of ranks that are threads on one GPU returns when each of them has made it.
- *    One thread makes the calls of several ranks in a group. In graphs, and for messages, such
- *    ranks need streams of their own, not the default stream, unless both ends are in one group.
+ *    In a communicator of several GPUs it may wait for the ranks of the caller's GPU. One thread
+ *    makes the calls of several ranks in a group. In graphs, and for messages, such ranks need
+ *    streams of their own, not the default stream, unless both ends are in one group.
  *  - Messages. Sends and receives of GPU memory take effect in the order of the communicator's
  *    calls, so that exchanges need a group. The messages of a group are on one stream. Both ends
  *    of a message are in GPU memory. A message that is longer than a receive that was enqueued

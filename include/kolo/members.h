@@ -20,6 +20,20 @@ KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_split(struct kolo_comm *comm, int color, int key,
                                        const struct kolo_config *config, struct kolo_comm **out);
 
+/* Form a communicator of some ranks of `comm`, in any order. members[i] is the number in `comm` of
+ * the rank that becomes rank i. Only the members call it, all with the same list and the same `tag`:
+ * any text, a new one for each call with this list. Several threads may make groups at once. `comm`
+ * may have failed. All its ranks must be on one host; else every member gets UNSUPPORTED. If a
+ * member dies or leaves `comm` meanwhile, the others get PEER. `config` NULL: the options of `comm`.
+ * Errors: INVALID (also inside a group), UNSUPPORTED, PEER, TIMEOUT, ABORTED (kolo_comm_abort()
+ * meanwhile), SYSTEM.
+ * Source: MPI_Comm_create_group() of MPI 4.1, section 7.4.2. */
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_comm_create_group(struct kolo_comm *comm, const int members[],
+                                              int nranks, const char *tag,
+                                              const struct kolo_config *config,
+                                              struct kolo_comm **out);
+
 /* Go on without the ranks that failed. Only the survivors call it, all with the same ranks in
  * exclude[nexclude]. The new communicator has the other ranks of `comm`, in the old order. `comm`
  * may have failed; it must still be destroyed. `config` NULL: the options of `comm`. If one more

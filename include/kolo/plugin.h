@@ -268,7 +268,7 @@ enum { KOLO_REASON_TEXT = 400 };
 struct kolo_reach { /* probe() fills it */
     uint32_t size;
     uint64_t caps;        /* KOLO_CAP_*; 0: the transport does not reach this peer */
-    double latency_us;    /* one way */
+    double latency_us;    /* one way; a quarter is taken for the work of the core at either end */
     double bandwidth_gbs; /* 1e9 bytes a second, one way */
     int score;            /* higher is preferred among transports that reach a peer */
     const char *via;      /* for the log: "SHM/direct", "NET/Socket/0" */

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from ._arguments import CodecLike, OpLike
 from ._buffer import Buffer, BufferLike, SupportsDLPack, mem_alloc
-from ._comm import ANY_SOURCE, ANY_TAG, NO_COLOR, Comm, Stream, StreamLike, group
+from ._comm import ANY_SOURCE, ANY_TAG, NO_COLOR, Comm
 from ._config import Config, create_id
 from ._errors import (AbortedError, Error, ForkedError, InternalError, InvalidError, LinkError, MismatchError,
                       PeerError, ResourceError, TimedOutError, UnsupportedError, VersionError)
 from ._lib import PACKAGE as _PACKAGE
 from ._lib import Codec, CodecBound, Op, RecvInfo, Type, lib, loaded_from
+from ._stream import Stream, StreamLike, group
 
 __all__ = [
     "ANY_SOURCE", "ANY_TAG", "NO_COLOR", "AbortedError", "Buffer", "BufferLike", "Codec", "CodecBound",

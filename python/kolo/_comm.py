@@ -1,107 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Communicators, streams and groups."""
+"""Communicators."""
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import math
-import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Optional, Union
+from collections.abc import Sequence
+from typing import Any, Optional
 
 from ._arguments import CodecLike, OpLike, address_of, agree, codec_of, has, number_of, same_type, sizes_of, wanted
 from ._buffer import Buffer, BufferLike, readable, writable
 from ._config import Config, config_of, id_of
 from ._errors import Error, InvalidError, check, error_of, failure_of
 from ._lib import Codec, CodecBound, Op, RecvInfo, lib
+from ._stream import Stream, StreamLike, groups
 
 ANY_SOURCE = -1
 ANY_TAG = -1
 NO_COLOR = -1
-
-
-class _Groups(threading.local):
-    """The open groups of a thread, and the buffers that their calls borrow."""
-
-    def __init__(self) -> None:
-        self.depth = 0
-        self.borrowed: list[Any] = []
-
-
-_groups = _Groups()
-
-
-@contextlib.contextmanager
-def group() -> Iterator[None]:
-    """The calls inside the `with` start together at its end, which raises their first error.
-
-    An exchange by send() and recv() needs a group, and so do several ranks of one thread. Groups nest.
-    """
-    check(lib.kolo_group_begin())
-    _groups.depth += 1
-    status = 0
-    try:
-        yield
-    finally:
-        status = lib.kolo_group_end()
-        _groups.depth -= 1
-        if _groups.depth == 0:
-            _groups.borrowed = []
-    check(status)
-
-
-class Stream:
-    """A queue of calls. They return at once and run in order, on a thread of kolo. Do not read or write
-    their buffers before sync(). close() and the end of a `with` wait for the calls."""
-
-    def __init__(self) -> None:
-        handle = ctypes.c_void_p()
-        check(lib.kolo_stream_create(ctypes.byref(handle)))
-        self._handle = handle.value
-        self._borrowed: list[Any] = []
-        self._end: Callable[[], Any] = weakref.finalize(self, lib.kolo_stream_destroy, handle.value)
-
-    def _open(self) -> Optional[int]:
-        if self._handle is None:
-            raise InvalidError("the stream is closed")
-        return self._handle
-
-    def close(self) -> None:
-        """Wait for the calls, and end. Later calls raise InvalidError."""
-        self._handle = None
-        self._end()
-
-    def set_timeout(self, seconds: float) -> None:
-        """Set the time-out in seconds of later calls: they end with TimedOutError. 0: the communicator's."""
-        check(lib.kolo_stream_set_timeout(self._open(), math.ceil(seconds * 1000)))
-
-    def sync(self) -> None:
-        """Wait until all queued calls are done. Raises the first error since the last sync()."""
-        handle = self._open()
-        borrowed, self._borrowed = self._borrowed, []
-        status = lib.kolo_stream_sync(handle)
-        del borrowed
-        check(status)
-
-    def query(self) -> bool:
-        """Whether all queued calls are done. Raises the first error since the last sync()."""
-        status = lib.kolo_stream_query(self._open())
-        check(status)
-        return bool(status == 0)
-
-    def __repr__(self) -> str:
-        return f"<kolo.Stream{', closed' if self._handle is None else ''}>"
-
-    def __enter__(self) -> Stream:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-StreamLike = Union[Stream, int, None]
-"""A Stream; None: the call returns when its result is there; an int: a cudaStream_t."""
 
 
 class Comm:
@@ -174,6 +89,17 @@ class Comm:
         out = ctypes.c_void_p()
         check(lib.kolo_comm_split(self._open(), color, key, config_of(config), ctypes.byref(out)), self._handle)
         return None if out.value is None else Comm._of(out.value)
+
+    def create_group(self, members: Sequence[int], tag: str = "", config: Optional[Config] = None) -> Comm:
+        """Form a communicator of the ranks `members`, which are on one host; members[i] becomes rank i.
+
+        Only they call this, all with the same `members` and the same `tag`, a new one for each call with this list.
+        """
+        ranks = (ctypes.c_int * len(members))(*members)
+        out = ctypes.c_void_p()
+        check(lib.kolo_comm_create_group(self._open(), ranks, len(members), tag.encode(), config_of(config),
+                                         ctypes.byref(out)), self._handle)
+        return Comm._of(out.value)
 
     def shrink(self, exclude: Sequence[int], config: Optional[Config] = None) -> Comm:
         """Form a communicator without the ranks `exclude`, in the old order; also after a failure.
@@ -262,8 +188,8 @@ class Comm:
         if status < 0:
             self._open()
             raise error_of(status, self._handle)
-        if _groups.depth > 0:
-            _groups.borrowed.append(borrowed)
+        if groups.depth > 0:
+            groups.borrowed.append(borrowed)
         if queued:
             stream._borrowed.append(borrowed)  # type: ignore[union-attr]
 

@@ -160,6 +160,7 @@ for _name, _arguments in {
     "comm_create_env": (_CONFIG, _OUT),
     "comm_create_local": (c_int, _CONFIG, _OUT),
     "comm_split": (_COMM, c_int, c_int, _CONFIG, _OUT),
+    "comm_create_group": (_COMM, POINTER(c_int), c_int, c_char_p, _CONFIG, _OUT),
     "comm_grow": (_COMM, POINTER(CId), c_int, c_int, _CONFIG, _OUT),
     "comm_reconfigure": (_COMM, POINTER(CId), POINTER(c_int), c_int, _CONFIG, _OUT),
     "comm_enter": (POINTER(CId), c_int, c_int, _CONFIG, _OUT),

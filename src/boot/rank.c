@@ -21,7 +21,7 @@
 enum {
     GRACE_MS = 1000,
     CONNECT_MS = 3000,
-    RETRY_FIRST_US = 200,
+    RETRY_FIRST_US = 20,
     RETRY_LAST_US = 10000,
     LOOK_MS = 100
 };

@@ -166,12 +166,74 @@ static void end_pending(struct pending *done, kolo_status st)
     free(done);
 }
 
-/* Enqueue the first call of the list, together with those of other ranks of its fused path. */
+static bool takes_steps(const struct pending *p)
+{
+    return p->path->fused == NULL && p->path->hier != NULL &&
+           kolo_hier_path_take(p->path->hier, &p->call);
+}
+
+/* Whether this is the first call that the group has of its rank. */
+static bool is_first(const struct pending *p)
+{
+    const struct pending *q = pending;
+    while (q->path != p->path) {
+        q = q->next;
+    }
+    return q == p;
+}
+
+/* Find the first calls that the group has of the ranks of a communicator, if they take steps of the
+ * hierarchical way: the threads meet for them, so a thread enqueues those of all its ranks
+ * together. `of` has room for all calls of the group. */
+static int find_steps(struct pending *head, struct pending **of)
+{
+    int n = 0;
+    for (struct pending *p = head; p != NULL; p = p->next) {
+        if (p->path->comm->ranks.id == head->path->comm->ranks.id && is_first(p) &&
+            takes_steps(p)) {
+            of[n++] = p;
+        }
+    }
+    return n;
+}
+
+static kolo_status issue_steps(struct pending *head)
+{
+    int n = 0;
+    for (const struct pending *p = head; p != NULL; p = p->next) {
+        n++;
+    }
+    struct pending **of = calloc((size_t)n, sizeof(struct pending *));
+    struct kolo_hier_part *part = calloc((size_t)n, sizeof *part);
+    kolo_status st = of != NULL && part != NULL
+                         ? KOLO_OK
+                         : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d calls", n);
+    if (st == KOLO_OK) {
+        n = find_steps(head, of);
+        for (int i = 0; i < n; i++) {
+            part[i] = (struct kolo_hier_part){of[i]->path->hier, &of[i]->call};
+        }
+        st = kolo_hier_path_enqueue(part, n);
+        for (int i = 0; i < n; i++) {
+            end_pending(of[i], st);
+        }
+    } else {
+        end_pending(head, st);
+    }
+    free(part);
+    free(of);
+    return st;
+}
+
+/* Enqueue the first call of the list, together with those of other ranks that need the same. */
 static kolo_status issue_first(void)
 {
     struct pending *head = pending, *of[KOLO_FUSED_RANKS] = {NULL};
     const struct kolo_gpu_call *call[KOLO_FUSED_RANKS] = {NULL};
     const struct kolo_comm *c = head->path->comm;
+    if (takes_steps(head)) {
+        return issue_steps(head);
+    }
     if (head->path->fused == NULL) {
         const kolo_status st = kolo_gpu_path_enqueue(head->path, &head->call, &head->v);
         end_pending(head, st);

@@ -33,7 +33,7 @@ kolo_status kolo_gpu_path_enqueue(struct kolo_gpu_path *p, const struct kolo_gpu
         return has_failed(p) ? kolo_comm_usable(p->comm) : kolo_p2p_path_enqueue(p->p2p, call);
     }
     if (p->hier != NULL && kolo_hier_path_take(p->hier, call)) {
-        return kolo_hier_path_enqueue(p->hier, call);
+        return kolo_hier_path_enqueue(&(struct kolo_hier_part){p->hier, call}, 1);
     }
     KOLO_TRY(kolo_p2p_path_follow(p->p2p, call->stream));
     KOLO_TRY(kolo_proxy_enqueue(p->proxy, call, v));
@@ -50,13 +50,28 @@ kolo_status kolo_gpu_path_enqueue_messages(struct kolo_gpu_path *p, const struct
 
 /* ---- layers of the hierarchical way ---- */
 
-/* The threads of a layer do not meet: one of them may make the calls of several ranks in turn. */
+/* In graphs the threads of a layer do not meet. */
 static kolo_status enqueue_in_layer(struct kolo_comm *layer, const struct kolo_gpu_call *call,
                                     struct kolo_counts *v)
 {
     struct kolo_gpu_path *p = kolo_gpu_path_of(layer);
     return p->fused != NULL ? kolo_fused_path_enqueue(p->fused, layer->ranks.rank, call)
                             : kolo_gpu_path_enqueue(p, call, v);
+}
+
+static kolo_status meet_in_layer(struct kolo_comm *const *layer,
+                                 const struct kolo_gpu_call *const *call, int n)
+{
+    const struct kolo_gpu_call *all[KOLO_FUSED_RANKS] = {NULL};
+    struct kolo_fused_path *fused = kolo_gpu_path_of(layer[0])->fused;
+    for (int i = 0; i < n; i++) {
+        all[layer[i]->ranks.rank] = call[i];
+    }
+    kolo_status st = kolo_fused_path_meet(fused, all, layer[0]->options.timeout_ms);
+    for (int i = 0; i < n; i++) { /* the text of the layer names the layer's ranks */
+        st = kolo_gpu_path_ended(layer[i], st);
+    }
+    return st;
 }
 
 static enum kolo_hier_way way_of_layer(const struct kolo_comm *layer)
@@ -78,6 +93,7 @@ static void widen_layer(struct kolo_comm *layer, int ranks)
 
 const struct kolo_hier_calls kolo_gpu_hier_calls = {
     .enqueue = enqueue_in_layer,
+    .meet = meet_in_layer,
     .way = way_of_layer,
     .widen = widen_layer,
 };

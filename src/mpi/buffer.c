@@ -39,38 +39,23 @@ static bool pack(char *user, MPI_Count count, const struct kmpi_type *t, char *b
     return true;
 }
 
-bool kmpi_items_open(struct kmpi_items *items, bool filled, MPI_Comm comm)
+bool kmpi_items_pack(struct kmpi_items *items, bool filled, MPI_Comm comm)
 {
-    items->own = NULL;
-    items->bytes = items->user;
-    if (items->type.is_run) {
-        return true;
-    }
     items->bytes = items->own = malloc((size_t)items->count * items->type.bytes + 1);
     return items->own != NULL &&
            (!filled || pack(items->user, items->count, &items->type, items->own, false, comm));
 }
 
-bool kmpi_items_close(struct kmpi_items *items, bool changed, MPI_Comm comm)
+bool kmpi_items_unpack(struct kmpi_items *items, bool changed, MPI_Comm comm)
 {
-    const bool done = items->own == NULL || !changed ||
-                      pack(items->user, items->count, &items->type, items->own, true, comm);
+    const bool done =
+        !changed || pack(items->user, items->count, &items->type, items->own, true, comm);
     free(items->own);
     items->own = NULL;
     return done;
 }
 
 /* ---- v-forms ---- */
-
-MPI_Count kmpi_count_at(struct kmpi_list list, int i)
-{
-    return list.is_wide ? ((const MPI_Count *)list.at)[i] : ((const int *)list.at)[i];
-}
-
-ptrdiff_t kmpi_displ_at(struct kmpi_list list, int i)
-{
-    return list.is_wide ? (ptrdiff_t)((const MPI_Aint *)list.at)[i] : ((const int *)list.at)[i];
-}
 
 /* Whether kolo can have the blocks where they lie. */
 static bool lie_well(const struct kmpi_blocks *b, enum kmpi_form form)

@@ -32,9 +32,9 @@ static uint32_t trial_of(size_t bytes)
     return 2 * KMPI_PARTS * part_of(bytes)->calls;
 }
 
-/* The call that this thread times. */
+/* The call that this thread times: its communicator (NULL: none), and the rest. */
+_Thread_local struct kmpi_comm *kmpi_timed;
 static __attribute__((tls_model("initial-exec"))) _Thread_local struct {
-    struct kmpi_comm *comm; /* NULL: none */
     struct kmpi_choice *choice;
     enum kmpi_coll coll;
     size_t bytes;
@@ -50,26 +50,34 @@ static struct kmpi_choice *choice_of(struct kmpi_comm *c, enum kmpi_coll coll, s
     return &c->choices[row[coll]][log < KMPI_SIZES ? log : KMPI_SIZES - 1];
 }
 
-enum kmpi_why kmpi_choose(struct kmpi_comm *c, enum kmpi_coll coll, size_t bytes)
+/* A call of a trial. The usual call saves no registers for it. */
+static __attribute__((noinline)) enum kmpi_why begin_timed(struct kmpi_comm *c, enum kmpi_coll coll,
+                                                           struct kmpi_choice *choice, size_t bytes)
 {
-    timed.comm = NULL;
-    if (bytes == 0 || c->serves_all) {
-        return bytes == 0 ? KMPI_EMPTY : KMPI_SERVED;
-    }
-    struct kmpi_choice *choice = choice_of(c, coll, bytes);
-    const uint32_t n = choice->calls++;
-    if (__builtin_expect(n >= trial_of(bytes), 1)) {
-        if (choice->calls == NEXT_TRIAL) {
-            choice->calls = 0;
-        }
-        return choice->is_mpi ? KMPI_SLOWER : KMPI_SERVED;
-    }
-    timed.comm = c;
+    const uint32_t n = choice->calls - 1;
+    kmpi_timed = c;
     timed.choice = choice;
     timed.coll = coll;
     timed.bytes = bytes;
     timed.begin_ns = kmpi_now_ns();
     return n / part_of(bytes)->calls % 2 == 0 ? KMPI_SERVED : KMPI_TRIAL;
+}
+
+enum kmpi_why kmpi_choose(struct kmpi_comm *c, enum kmpi_coll coll, size_t bytes)
+{
+    kmpi_timed = NULL;
+    if (bytes == 0 || c->serves_all) {
+        return bytes == 0 ? KMPI_EMPTY : KMPI_SERVED;
+    }
+    struct kmpi_choice *choice = choice_of(c, coll, bytes);
+    const uint32_t n = choice->calls++;
+    if (__builtin_expect(n < trial_of(bytes), 0)) {
+        return begin_timed(c, coll, choice, bytes);
+    }
+    if (n == NEXT_TRIAL - 1) {
+        choice->calls = 0;
+    }
+    return choice->is_mpi ? KMPI_SLOWER : KMPI_SERVED;
 }
 
 static uint64_t median(uint64_t ns[KMPI_PARTS])
@@ -101,25 +109,17 @@ static void decide(struct kmpi_comm *c, struct kmpi_choice *choice)
     }
 }
 
-static void end_timed(void)
+void kmpi_end_timed(void)
 {
     struct kmpi_choice *choice = timed.choice;
-    struct kmpi_comm *c = timed.comm;
+    struct kmpi_comm *c = kmpi_timed;
     const uint64_t now = (uint64_t)(kmpi_now_ns() - timed.begin_ns);
     const struct part *part = part_of(timed.bytes);
     const uint32_t n = choice->calls - 1, at = n / part->calls;
     uint64_t *ns = &choice->ns[at % 2][at / 2];
-    timed.comm = NULL;
+    kmpi_timed = NULL;
     *ns = n % part->calls < part->warm ? 0 : *ns + now;
     if (n == trial_of(timed.bytes) - 1) {
         decide(c, choice);
     }
-}
-
-int kmpi_ended(int rc)
-{
-    if (timed.comm != NULL) {
-        end_timed();
-    }
-    return rc;
 }

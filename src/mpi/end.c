@@ -5,7 +5,11 @@
 bool kmpi_items_look(const struct kmpi_side *side, int blocks, struct kmpi_items *out)
 {
     *out = (struct kmpi_items){.user = (char *)(uintptr_t)side->buf, .count = side->count * blocks};
-    return side->count >= 0 && kmpi_type_of(side->type, &out->type);
+    if (side->count < 0 || !kmpi_type_of(side->type, &out->type)) {
+        return false;
+    }
+    out->block = (size_t)side->count * out->type.bytes;
+    return true;
 }
 
 static bool raise_error(struct kmpi_comm *c, int error, int *out)

@@ -45,11 +45,9 @@ struct both {
 };
 
 /* Whether the two sides have blocks of different sizes: then one of them would be overrun. */
-static bool differ(const struct both *b, int send_blocks, int recv_blocks)
+static bool differ(const struct both *b)
 {
-    return b->sends && b->receives &&
-           kmpi_items_bytes(&b->send) / (size_t)send_blocks !=
-               kmpi_items_bytes(&b->recv) / (size_t)recv_blocks;
+    return b->sends && b->receives && b->send.block != b->recv.block;
 }
 
 /* Open both sides. A side that is in place is a part of the other. */
@@ -77,10 +75,10 @@ bool kmpi_allgather(const struct kmpi_side *send, const struct kmpi_side *recv, 
         !kmpi_items_look(recv, c->nranks, &b.recv)) {
         return kmpi_note(c, KMPI_ALLGATHER, KMPI_ARGUMENT);
     }
-    if (differ(&b, 1, c->nranks)) {
+    if (differ(&b)) {
         return kmpi_truncated(c, out);
     }
-    b.block = b.sends ? kmpi_items_bytes(&b.send) : kmpi_items_bytes(&b.recv) / (size_t)c->nranks;
+    b.block = b.sends ? b.send.block : b.recv.block;
     if (!kmpi_note(c, KMPI_ALLGATHER, kmpi_choose(c, KMPI_ALLGATHER, b.block))) {
         return false;
     }
@@ -107,10 +105,10 @@ bool kmpi_gather(const struct kmpi_side *send, const struct kmpi_side *recv, int
         (b.receives && !kmpi_items_look(recv, c->nranks, &b.recv))) {
         return kmpi_note(c, KMPI_GATHER, KMPI_ARGUMENT);
     }
-    if (differ(&b, 1, c->nranks)) {
+    if (differ(&b)) {
         return kmpi_truncated(c, out);
     }
-    b.block = b.sends ? kmpi_items_bytes(&b.send) : kmpi_items_bytes(&b.recv) / (size_t)c->nranks;
+    b.block = b.sends ? b.send.block : b.recv.block;
     if (!kmpi_note(c, KMPI_GATHER, kmpi_choose(c, KMPI_GATHER, b.block))) {
         return false;
     }
@@ -137,11 +135,10 @@ bool kmpi_scatter(const struct kmpi_side *send, const struct kmpi_side *recv, in
         (b.receives && !kmpi_items_look(recv, 1, &b.recv))) {
         return kmpi_note(c, KMPI_SCATTER, KMPI_ARGUMENT);
     }
-    if (differ(&b, c->nranks, 1)) {
+    if (differ(&b)) {
         return kmpi_truncated(c, out);
     }
-    b.block =
-        b.receives ? kmpi_items_bytes(&b.recv) : kmpi_items_bytes(&b.send) / (size_t)c->nranks;
+    b.block = b.receives ? b.recv.block : b.send.block;
     if (!kmpi_note(c, KMPI_SCATTER, kmpi_choose(c, KMPI_SCATTER, b.block))) {
         return false;
     }
@@ -167,10 +164,10 @@ bool kmpi_alltoall(const struct kmpi_side *send, const struct kmpi_side *recv, M
         !kmpi_items_look(recv, c->nranks, &b.recv)) {
         return kmpi_note(c, KMPI_ALLTOALL, KMPI_ARGUMENT);
     }
-    if (differ(&b, c->nranks, c->nranks)) {
+    if (differ(&b)) {
         return kmpi_truncated(c, out);
     }
-    b.block = kmpi_items_bytes(b.sends ? &b.send : &b.recv) / (size_t)c->nranks;
+    b.block = b.sends ? b.send.block : b.recv.block;
     if (!kmpi_note(c, KMPI_ALLTOALL, kmpi_choose(c, KMPI_ALLTOALL, b.block))) {
         return false;
     }

@@ -2,8 +2,9 @@
 /* Collectives that move blocks of different sizes, as bytes.
  *
  * Where only the root, or two ranks, know a count, kolo's calls need no more than MPI's. But MPI
- * libraries make these calls faster, so kolo serves them only if it is told to. Displacements are a matter of each rank in MPI. kolo_all_gatherv() wants them equal on all
- * ranks, so there a layout other than the dense one is copied. */
+ * libraries make these calls faster, so kolo serves them only if it is told to. Displacements are a
+ * matter of each rank in MPI. kolo_all_gatherv() wants them equal on all ranks, so there a layout
+ * other than the dense one is copied. */
 #include "shim.h"
 
 /* Look at the side of a call that has a block for each rank. */
@@ -24,18 +25,37 @@ static bool look(const struct kmpi_comm *c, const struct kmpi_side *side, struct
     return kmpi_type_of(side->type, &out->type);
 }
 
+/* The same for an all-gather. *bytes: of all blocks. */
+static bool look_dense(const struct kmpi_comm *c, const struct kmpi_side *side,
+                       struct kmpi_blocks *out, size_t *bytes)
+{
+    *out = (struct kmpi_blocks){.user = (char *)(uintptr_t)side->buf,
+                                .counts = side->counts,
+                                .displs = side->displs,
+                                .n = c->nranks};
+    if (side->counts.at == NULL || side->displs.at == NULL ||
+        !kmpi_type_of(side->type, &out->type)) {
+        return false;
+    }
+    const MPI_Count count = kmpi_count_at(side->counts, 0);
+    bool is_plain = out->type.is_run;
+    size_t items = 0;
+    for (int i = 0; i < c->nranks; i++) {
+        const MPI_Count each = kmpi_count_at(side->counts, i);
+        if (each < 0) {
+            return false;
+        }
+        is_plain &= each == count && kmpi_displ_at(side->displs, i) == (ptrdiff_t)items;
+        items += (size_t)each;
+    }
+    out->is_plain = is_plain;
+    *bytes = items * out->type.bytes;
+    return true;
+}
+
 static size_t block_bytes(const struct kmpi_blocks *b, int i)
 {
     return (size_t)kmpi_count_at(b->counts, i) * b->type.bytes;
-}
-
-static size_t all_bytes(const struct kmpi_blocks *b)
-{
-    size_t sum = 0;
-    for (int i = 0; i < b->n; i++) {
-        sum += block_bytes(b, i);
-    }
-    return sum;
 }
 
 /* Whether all blocks have the same bytes: then the shorter call serves. All ranks know all counts. */
@@ -56,21 +76,28 @@ bool kmpi_allgatherv(const struct kmpi_side *send, const struct kmpi_side *recv,
     const bool in_place = send->buf == MPI_IN_PLACE;
     struct kmpi_items mine = {0};
     struct kmpi_blocks b;
+    size_t bytes = 0;
     if (c == NULL) {
         return false;
     }
-    if (!look(c, recv, &b) || (!in_place && !kmpi_items_look(send, 1, &mine))) {
+    if (!look_dense(c, recv, &b, &bytes) || (!in_place && !kmpi_items_look(send, 1, &mine))) {
         return kmpi_note(c, KMPI_ALLGATHERV, KMPI_ARGUMENT);
     }
     if (!in_place && kmpi_items_bytes(&mine) != block_bytes(&b, c->rank)) {
         return kmpi_truncated(c, out);
     }
-    if (!kmpi_note(c, KMPI_ALLGATHERV, kmpi_choose(c, KMPI_ALLGATHERV, all_bytes(&b)))) {
+    if (!kmpi_note(c, KMPI_ALLGATHERV, kmpi_choose(c, KMPI_ALLGATHERV, bytes))) {
         return false;
     }
-    bool packed = (in_place || kmpi_items_open(&mine, true, comm)) &&
-                  kmpi_blocks_open(&b, KMPI_DENSE, in_place, comm);
+    bool packed = in_place || kmpi_items_open(&mine, true, comm);
     kolo_status st = KOLO_OK;
+    if (packed && b.is_plain) { /* most calls: no lists for kolo are made */
+        const size_t block = block_bytes(&b, 0);
+        const char *from = in_place ? b.user + (size_t)c->rank * block : mine.bytes;
+        st = kolo_all_gather(from, b.user, block, KOLO_UINT8, c->kolo, NULL);
+        return kmpi_end(c, kmpi_items_close(&mine, false, comm), st, out);
+    }
+    packed = packed && kmpi_blocks_open(&b, KMPI_DENSE, in_place, comm);
     if (packed) {
         const char *from = in_place ? b.bytes + b.displ[c->rank] : mine.bytes;
         st = are_equal(&b)

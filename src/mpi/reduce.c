@@ -17,17 +17,10 @@ static bool is_aligned(const void *ptr, size_t bytes)
     return ((uintptr_t)ptr & (bytes - 1)) == 0;
 }
 
-static size_t alignment_of(enum kolo_type type)
-{
-    const size_t bytes = kolo_type_bytes(type);
-    return bytes > 8 ? 8 : bytes;
-}
-
 /* `copies_send`: the call must not read the user's send buffer. */
-static bool align(struct aligned *a, size_t send_bytes, size_t recv_bytes, enum kolo_type type,
-                  bool copies_send)
+static __attribute__((noinline)) bool copy(struct aligned *a, size_t send_bytes, size_t recv_bytes,
+                                           size_t to, bool copies_send)
 {
-    const size_t to = alignment_of(type);
     const bool same = a->send == a->recv && !copies_send;
     if (a->send != NULL && (copies_send || !is_aligned(a->send, to))) {
         a->own_send = malloc(send_bytes);
@@ -43,6 +36,17 @@ static bool align(struct aligned *a, size_t send_bytes, size_t recv_bytes, enum 
     return a->own_recv != NULL || a->recv == NULL || is_aligned(a->recv, to);
 }
 
+/* As copy(), if something has to be copied. `elem`: bytes of an element. */
+static bool align(struct aligned *a, size_t send_bytes, size_t recv_bytes, size_t elem,
+                  bool copies_send)
+{
+    const size_t to = elem > 8 ? 8 : elem;
+    if (!copies_send && is_aligned(a->send, to) && is_aligned(a->recv, to)) {
+        return true;
+    }
+    return copy(a, send_bytes, recv_bytes, to, copies_send);
+}
+
 static void *recv_of(const struct aligned *a)
 {
     return a->own_recv != NULL ? a->own_recv : a->recv;
@@ -50,6 +54,9 @@ static void *recv_of(const struct aligned *a)
 
 static void end_aligned(struct aligned *a, size_t recv_bytes, bool done)
 {
+    if (a->own_recv == NULL && a->own_send == NULL) {
+        return;
+    }
     if (a->own_recv != NULL && done) {
         memcpy(a->recv, a->own_recv, recv_bytes);
     }
@@ -85,8 +92,8 @@ bool kmpi_allreduce(const void *send, void *recv, MPI_Count count, MPI_Datatype 
         return false;
     }
     struct aligned a = {.send = send == MPI_IN_PLACE ? recv : send, .recv = recv};
-    const size_t n = (size_t)count * how.per_item, bytes = n * kolo_type_bytes(how.type);
-    if (!align(&a, bytes, bytes, how.type, false)) {
+    const size_t n = (size_t)count * how.per_item, bytes = n * how.elem;
+    if (!align(&a, bytes, bytes, how.elem, false)) {
         return no_memory(c, &a, out);
     }
     const kolo_status st = kolo_all_reduce(a.send, recv_of(&a), n, how.type, how.op, c->kolo, NULL);
@@ -107,8 +114,8 @@ bool kmpi_reduce(const void *send, void *recv, MPI_Count count, MPI_Datatype typ
     const bool is_root = c->rank == root;
     struct aligned a = {.send = is_root && send == MPI_IN_PLACE ? recv : send,
                         .recv = is_root ? recv : NULL};
-    const size_t n = (size_t)count * how.per_item, bytes = n * kolo_type_bytes(how.type);
-    if (!align(&a, bytes, bytes, how.type, false)) {
+    const size_t n = (size_t)count * how.per_item, bytes = n * how.elem;
+    if (!align(&a, bytes, bytes, how.elem, false)) {
         return no_memory(c, &a, out);
     }
     const kolo_status st =
@@ -130,8 +137,8 @@ bool kmpi_reduce_scatter_block(const void *send, void *recv, MPI_Count count, MP
      * block. */
     const bool in_place = send == MPI_IN_PLACE;
     struct aligned a = {.send = in_place ? recv : send, .recv = recv};
-    const size_t n = (size_t)count * how.per_item, bytes = n * kolo_type_bytes(how.type);
-    if (!align(&a, bytes * (size_t)c->nranks, bytes, how.type, in_place)) {
+    const size_t n = (size_t)count * how.per_item, bytes = n * how.elem;
+    if (!align(&a, bytes * (size_t)c->nranks, bytes, how.elem, in_place)) {
         return no_memory(c, &a, out);
     }
     const kolo_status st =
@@ -186,10 +193,9 @@ bool kmpi_reduce_scatter(const void *send, void *recv, struct kmpi_list counts, 
         elements[i] = (size_t)kmpi_count_at(counts, i) * how.per_item;
     }
     const bool in_place = send == MPI_IN_PLACE;
-    const size_t elem = kolo_type_bytes(how.type);
-    const size_t bytes = elements[c->rank] * elem;
+    const size_t bytes = elements[c->rank] * how.elem;
     a = (struct aligned){.send = in_place ? recv : send, .recv = bytes > 0 ? recv : NULL};
-    if (!align(&a, (size_t)sum * how.per_item * elem, bytes, how.type, in_place)) {
+    if (!align(&a, (size_t)sum * how.per_item * how.elem, bytes, how.elem, in_place)) {
         free(elements);
         return no_memory(c, &a, out);
     }

@@ -103,8 +103,17 @@ void kmpi_catch_up(void);
 
 /* Where a call that moves blocks of `bytes` goes; all ranks give the same bytes. */
 enum kmpi_why kmpi_choose(struct kmpi_comm *c, enum kmpi_coll coll, size_t bytes);
+/* The call that this thread times. */
+extern __attribute__((tls_model("initial-exec"))) _Thread_local struct kmpi_comm *kmpi_timed;
+void kmpi_end_timed(void);
 /* A call has ended, wherever it went. Returns `rc`. */
-int kmpi_ended(int rc);
+static inline int kmpi_ended(int rc)
+{
+    if (__builtin_expect(kmpi_timed != NULL, 0)) {
+        kmpi_end_timed();
+    }
+    return rc;
+}
 
 /* ---- the log (report.c) ---- */
 
@@ -135,6 +144,7 @@ struct kmpi_reduction {
     enum kolo_type type;
     kolo_op op;
     size_t per_item;
+    size_t elem; /* bytes of kolo's element */
 };
 bool kmpi_reduction_of(MPI_Datatype type, MPI_Op op, struct kmpi_reduction *out);
 
@@ -144,23 +154,40 @@ bool kmpi_reduction_of(MPI_Datatype type, MPI_Op op, struct kmpi_reduction *out)
 struct kmpi_items {
     char *user;
     MPI_Count count;
+    size_t block; /* bytes of each of the blocks that the items make */
     struct kmpi_type type;
     char *bytes; /* what kolo gets: `user`, or `own` */
     char *own;
 };
 
+bool kmpi_items_pack(struct kmpi_items *items, bool filled, MPI_Comm comm);
+bool kmpi_items_unpack(struct kmpi_items *items, bool changed, MPI_Comm comm);
 /* `filled`: the bytes are wanted, not only the room. False: out of memory, or MPI failed. */
-bool kmpi_items_open(struct kmpi_items *items, bool filled, MPI_Comm comm);
+static inline bool kmpi_items_open(struct kmpi_items *items, bool filled, MPI_Comm comm)
+{
+    items->own = NULL;
+    items->bytes = items->user;
+    return items->type.is_run || kmpi_items_pack(items, filled, comm);
+}
 /* `changed`: the bytes go back to the user's items. Returns false if MPI failed. */
-bool kmpi_items_close(struct kmpi_items *items, bool changed, MPI_Comm comm);
+static inline bool kmpi_items_close(struct kmpi_items *items, bool changed, MPI_Comm comm)
+{
+    return items->own == NULL || kmpi_items_unpack(items, changed, comm);
+}
 
 /* Counts or displacements of a call: int, or the wide type. */
 struct kmpi_list {
     const void *at;
     bool is_wide;
 };
-MPI_Count kmpi_count_at(struct kmpi_list list, int i);
-ptrdiff_t kmpi_displ_at(struct kmpi_list list, int i);
+static inline MPI_Count kmpi_count_at(struct kmpi_list list, int i)
+{
+    return list.is_wide ? ((const MPI_Count *)list.at)[i] : ((const int *)list.at)[i];
+}
+static inline ptrdiff_t kmpi_displ_at(struct kmpi_list list, int i)
+{
+    return list.is_wide ? (ptrdiff_t)((const MPI_Aint *)list.at)[i] : ((const int *)list.at)[i];
+}
 
 /* Blocks of a v-form. Counts and displacements are in bytes. */
 struct kmpi_blocks {
@@ -168,6 +195,7 @@ struct kmpi_blocks {
     struct kmpi_type type;
     struct kmpi_list counts, displs; /* the user's, in items */
     int n;
+    bool is_plain;         /* of an all-gather: equal runs, one after another */
     size_t *count, *displ; /* kolo's */
     char *bytes, *own;
 };

@@ -8,13 +8,14 @@
 #include <assert.h>
 #include <string.h>
 
-enum kmpi_kind { INTEGER, FLOAT, COMPLEX, TRUTH, BYTES, PAIR };
+enum kmpi_kind { INTEGER, FLOAT, COMPLEX, TRUTH, BYTES, PAIR, MOVED }; /* MOVED: never reduced */
 
 struct known {
     MPI_Datatype handle;
     enum kmpi_kind kind;
     enum kolo_type type;
     size_t bytes; /* that the type must have */
+    size_t elem;  /* bytes of `type` */
     struct kmpi_type lies;
     bool used;
 };
@@ -147,7 +148,12 @@ bool kmpi_type_of(MPI_Datatype type, struct kmpi_type *out)
 
 static void add(MPI_Datatype handle, enum kmpi_kind kind, enum kolo_type type, size_t bytes)
 {
-    struct known row = {.handle = handle, .kind = kind, .type = type, .bytes = bytes, .used = true};
+    struct known row = {.handle = handle,
+                        .kind = kind,
+                        .type = type,
+                        .bytes = bytes,
+                        .elem = kolo_type_bytes(type),
+                        .used = true};
     if (handle == MPI_DATATYPE_NULL || find(handle) != NULL || !ask_sizes(handle, &row.lies) ||
         row.lies.bytes != bytes) {
         return; /* this MPI has no such type, or it is another one here: PMPI serves it */
@@ -209,6 +215,11 @@ static void add_others(void)
     add(MPI_2INT, PAIR, KOLO_INT32_INT32, 8);
     add(MPI_FLOAT_INT, PAIR, KOLO_FLOAT32_INT32, 8);
     add(MPI_DOUBLE_INT, PAIR, KOLO_FLOAT64_INT32, 12);
+    add(MPI_CHAR, MOVED, KOLO_UINT8, 1);
+    add(MPI_CHARACTER, MOVED, KOLO_UINT8, 1);
+    add(MPI_WCHAR, MOVED, KOLO_UINT8, sizeof(wchar_t));
+    add(MPI_LOGICAL, MOVED, KOLO_UINT8, 4);
+    add(MPI_LONG_DOUBLE, MOVED, KOLO_UINT8, sizeof(long double));
 }
 
 /* ---- reductions ---- */
@@ -263,8 +274,10 @@ bool kmpi_reduction_of(MPI_Datatype type, MPI_Op op, struct kmpi_reduction *out)
     if (known == NULL || operation == NULL || (operation->kinds & BIT(known->kind)) == 0) {
         return false;
     }
-    *out = (struct kmpi_reduction){
-        .type = known->type, .op = operation->op, .per_item = known->kind == COMPLEX ? 2 : 1};
+    *out = (struct kmpi_reduction){.type = known->type,
+                                   .op = operation->op,
+                                   .per_item = known->kind == COMPLEX ? 2 : 1,
+                                   .elem = known->elem};
     return true;
 }
 

@@ -5,6 +5,7 @@
 #include "collectives_team.h"
 
 #include <atomic>
+#include <cstring>
 #include <dirent.h>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -107,6 +108,75 @@ TEST(Split, OrdersEqualKeysByRankAndTakesAConfigOfItsOwn)
         report.Add(kolo_comm_rank(part) == rank ? "" : "equal keys are not ordered by rank");
         report.Add(Sum(part, rank) == 6 ? "" : "wrong sum");
         kolo_comm_destroy(part);
+    });
+    EXPECT_EQ("", report.Text());
+}
+
+TEST(CreateGroup, IsCalledByTheMembersOnlyWhichAreNumberedAsListed)
+{
+    Team team(4);
+    Report report;
+    team.Run([&](kolo_comm *comm, int rank) {
+        const int members[] = {3, 0, 2};
+        const int place[] = {1, -1, 2, 0};
+        if (rank == 1) {
+            return; /* makes no call */
+        }
+        for (const char *tag : {"first", "second"}) {
+            kolo_comm *made = nullptr;
+            if (kolo_comm_create_group(comm, members, 3, tag, nullptr, &made) != KOLO_OK) {
+                report.Add(kolo_error_text());
+                return;
+            }
+            report.Add(kolo_comm_rank(made) == place[rank] ? "" : "wrong rank");
+            report.Add(Sum(made, 10 + rank) == 30 + 5 ? "" : "wrong sum");
+            kolo_comm_destroy(made);
+        }
+    });
+    EXPECT_EQ("", report.Text());
+}
+
+TEST(CreateGroup, MakesOverlappingGroupsAtOnceInAnyOrder)
+{
+    Team team(3);
+    Report report;
+    const int members[3][2] = {{0, 1}, {1, 2}, {2, 0}};
+    team.Run([&](kolo_comm *comm, int rank) {
+        const auto join = [&](int group) {
+            kolo_comm *made = nullptr;
+            if (kolo_comm_create_group(comm, members[group], 2, "", nullptr, &made) != KOLO_OK) {
+                report.Add(kolo_error_text());
+                return;
+            }
+            report.Add(Sum(made, 1) == 2 ? "" : "wrong sum");
+            kolo_comm_destroy(made);
+        };
+        std::thread other(join, rank); /* each rank is first in one group, second in another */
+        join((rank + 2) % 3);
+        other.join();
+    });
+    EXPECT_EQ("", report.Text());
+}
+
+TEST(CreateGroup, RefusesListsThatAreNone)
+{
+    Team team(2);
+    Report report;
+    team.Run([&](kolo_comm *comm, int rank) {
+        kolo_comm *made = nullptr;
+        const int twice[] = {rank, rank}, strange[] = {rank, 2}, without[] = {1 - rank};
+        const auto refused = [&](const int *members, int n, const char *tag, const char *word) {
+            const kolo_status st = kolo_comm_create_group(comm, members, n, tag, nullptr, &made);
+            report.Add(st == KOLO_ERR_INVALID && strstr(kolo_error_text(), word) != nullptr ? ""
+                                                                                            : word);
+        };
+        refused(twice, 2, "", "each once");
+        refused(strange, 2, "", "members[1] is 2");
+        refused(without, 1, "", "which calls");
+        refused(twice, 3, "", "nranks is 3");
+        refused(nullptr, 1, "", "members is NULL");
+        refused(twice, 1, nullptr, "tag is NULL");
+        report.Add(Sum(comm, 1) == 2 ? "" : "the parent does not work any more");
     });
     EXPECT_EQ("", report.Text());
 }

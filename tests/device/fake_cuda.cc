@@ -1049,7 +1049,7 @@ static void CopyWords(void *to, const void *from, size_t bytes)
 }
 static bool IsWords(const void *at, size_t bytes)
 {
-    return (reinterpret_cast<uintptr_t>(at) | bytes) % sizeof(uint32_t) == 0 && bytes <= 64;
+    return (reinterpret_cast<uintptr_t>(at) | bytes) % sizeof(uint32_t) == 0 && bytes <= 4096;
 }
 static void CopyBytes(void *to, const void *from, size_t bytes)
 {

@@ -5,6 +5,7 @@
 #include "gpu_threads.h"
 #include "layer_calls.h"
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <gtest/gtest.h>
@@ -411,9 +412,11 @@ TEST_F(Layers, RanksThatNeverComeEndTheCommunicatorByTheirOwnNumbers)
     ASSERT_TRUE(layered.IsUp());
     const Call call = {kAllReduce, KOLO_INT32, KOLO_SUM, 1000, 0};
     const Buffers buffers(call, layered, std::vector<Bytes>(4, Exact(KOLO_INT32, 4000, 1)), false);
-    for (const int r : {0, 1}) { // between GPUs they wait for ranks 2 and 3
-        EXPECT_EQ(KOLO_OK, buffers.Make(r, layered.Comm(r), layered.At(r).Get()));
-    }
+    layered.Threads([&](int r) { // between GPUs they wait for ranks 2 and 3
+        if (r < 2) {
+            EXPECT_EQ(KOLO_OK, buffers.Make(r, layered.Comm(r), layered.At(r).Get()));
+        }
+    });
     for (int r = 0; r < 4; r++) {
         const kolo_failure failure = EndOf(layered.Comm(r));
         EXPECT_EQ(KOLO_ERR_TIMEOUT, failure.status) << failure.text;
@@ -423,21 +426,108 @@ TEST_F(Layers, RanksThatNeverComeEndTheCommunicatorByTheirOwnNumbers)
     }
 }
 
-TEST_F(Layers, StreamsThatWaitGoOnWhenTheCommunicatorIsAborted)
+TEST_F(Layers, ARankThatNeverComesEndsTheCallsOfItsGroup)
+{
+    Layered layered({0, 0, 1, 1}, false, 300);
+    ASSERT_TRUE(layered.IsUp());
+    const Call call = {kAllReduce, KOLO_INT32, KOLO_SUM, 1000, 0};
+    const Buffers buffers(call, layered, std::vector<Bytes>(4, Exact(KOLO_INT32, 4000, 1)), false);
+    layered.Threads([&](int r) {
+        if (r != 3) { // rank 2 waits for it
+            (void)buffers.Make(r, layered.Comm(r), layered.At(r).Get());
+            const kolo_failure failure = EndOf(layered.Comm(r));
+            EXPECT_EQ(KOLO_ERR_TIMEOUT, failure.status) << failure.text;
+            layered.At(r).Sync();
+        }
+    });
+    const std::string text = EndOf(layered.Comm(2)).text;
+    EXPECT_NE(std::string::npos, text.find("rank 0 is rank 2 and rank 1 is rank 3 here: rank 0 "
+                                           "waited 300 ms for rank 1"))
+        << text;
+}
+
+TEST_F(Layers, StreamsAndThreadsThatWaitGoOnWhenTheCommunicatorIsAborted)
 {
     Layered layered({0, 0, 1, 1});
     ASSERT_TRUE(layered.IsUp());
     const Call call = {kAllReduce, KOLO_INT32, KOLO_SUM, 1000, 0};
     const Buffers buffers(call, layered, std::vector<Bytes>(4, Exact(KOLO_INT32, 4000, 1)), false);
-    for (const int r : {1, 2}) {
-        EXPECT_EQ(KOLO_OK, buffers.Make(r, layered.Comm(r), layered.At(r).Get()));
-    }
-    kolo_comm_abort(layered.Comm(3));
-    for (const int r : {1, 2}) {
+    std::atomic<int> came = 0;
+    layered.Threads([&](int r) {
+        if (r == 3) { // behind the calls of ranks 0 and 1, whose streams wait for the other GPU
+            while (came < 2) {
+                std::this_thread::yield();
+            }
+            kolo_comm_abort(layered.Comm(3));
+            return;
+        }
+        const kolo_status st = buffers.Make(r, layered.Comm(r), layered.At(r).Get());
+        EXPECT_EQ(r == 2 ? KOLO_ERR_ABORTED : KOLO_OK, st) << "rank 2 waits for rank 3's call";
+        came++;
         layered.At(r).Sync();
         const kolo_failure failure = EndOf(layered.Comm(r));
         EXPECT_EQ(KOLO_ERR_ABORTED, failure.status);
         EXPECT_EQ(3, failure.rank);
+    });
+}
+
+// Whoever takes the driver's lock waits for what is queued: nothing may wait for the thread's call.
+TEST_F(Layers, AThreadMayFreeMemoryAndMakeStreamsWhileTheOthersOfItsGpuWaitForItsSteps)
+{
+    Layered layered({0, 0, 0, 1, 1, 1});
+    ASSERT_TRUE(layered.IsUp());
+    std::vector<Bytes> inputs;
+    for (uint64_t r = 0; r < 6; r++) {
+        inputs.push_back(Exact(KOLO_INT32, 6 * 1000, r));
+    }
+    for (const Coll coll : {kAllReduce, kReduce, kBroadcast, kAllGather, kReduceScatter}) {
+        const Buffers buffers({coll, KOLO_INT32, KOLO_SUM, 1000, 1}, layered, inputs, false);
+        layered.Threads([&](int r) {
+            if (r % 3 == 1) { // the others are there
+                std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                const Context context(layered.Gpu(r));
+                unsigned long long memory;
+                Do("cuMemAlloc_v2", &memory, size_t{64});
+                Do("cuMemFree_v2", memory);
+                const Stream stream(layered.Gpu(r));
+            }
+            EXPECT_EQ(KOLO_OK, buffers.Make(r, layered.Comm(r), layered.At(r).Get()))
+                << kolo_error_text();
+            layered.At(r).Sync();
+            buffers.Check(r);
+        });
+    }
+}
+
+// Each thread has the ranks of both GPUs in an order of its own.
+TEST_F(Layers, SeveralThreadsMakeTheCallsOfSeveralRanksInGroups)
+{
+    Layered layered({0, 0, 1, 1});
+    ASSERT_TRUE(layered.IsUp());
+    for (const Coll coll : {kAllReduce, kReduce, kBroadcast, kAllGather, kReduceScatter}) {
+        std::vector<Bytes> inputs;
+        for (uint64_t r = 0; r < 4; r++) {
+            inputs.push_back(Exact(KOLO_INT32, 4 * 333, r));
+        }
+        const Buffers buffers({coll, KOLO_INT32, KOLO_SUM, 333, 2}, layered, inputs, false);
+        const std::vector<std::vector<int>> of = {{0, 2}, {3, 1}};
+        std::vector<std::thread> threads;
+        for (const std::vector<int> &ranks : of) {
+            threads.emplace_back([&] {
+                EXPECT_EQ(KOLO_OK, kolo_group_begin());
+                for (const int r : ranks) {
+                    EXPECT_EQ(KOLO_OK, buffers.Make(r, layered.Comm(r), layered.At(r).Get()));
+                }
+                EXPECT_EQ(KOLO_OK, kolo_group_end()) << kolo_error_text();
+            });
+        }
+        for (std::thread &thread : threads) {
+            thread.join();
+        }
+        for (int r = 0; r < 4; r++) {
+            layered.At(r).Sync();
+            buffers.Check(r);
+        }
     }
 }
 

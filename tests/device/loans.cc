@@ -158,6 +158,8 @@ void CheckGraph(Job &job, int mode)
     void *graph;
     Capture(job, mode, {in, out}, &graph);
     Expect(job, LaunchesDirect() == before + 1, "a capture waits until its buffers are mapped");
+    /* A rank maps no buffers while its GPU works on a graph that waits for another rank's capture. */
+    Expect(job, kolo_barrier(job.comm, nullptr) == KOLO_OK, "barrier");
     for (int32_t round = 1; round <= 12; round++) {
         const int32_t value = round * (job.rank + 1);
         const Memory fresh(Room(job.ranks), gpu);

@@ -178,14 +178,15 @@ def end(job):
 
 
 def wait(job, limit_s, current):
-    """A sentence if the job did not come to its end: it ended, or current() stayed the same for the limit."""
-    file, since = None, time.monotonic()
+    """A sentence if the job did not come to its end: it ended, or current() stayed the same for the limit.
+    Whoever stops this process, stops the job too: a longer time between two looks does not count."""
+    file, waited_s, last = None, 0, time.monotonic()
     try:
         while job.poll() is None:
-            now = current()
-            if now != file:
-                file, since = now, time.monotonic()
-            if time.monotonic() - since > limit_s:
+            seen, now = current(), time.monotonic()
+            waited_s = waited_s + min(now - last, 1) if seen == file else 0
+            file, last = seen, now
+            if waited_s > limit_s:
                 return f"hung: no end after {limit_s:g} s"
             time.sleep(0.2)
         return "" if job.returncode in (0, 1) else f"ended with status {job.returncode}"

@@ -163,6 +163,14 @@ static struct layout layout_of(int n, unsigned form)
     return l;
 }
 
+/* About `n` ints' bytes of a type that only moves: no reduction takes it. */
+static struct layout moved_layout(int n, unsigned which)
+{
+    const struct layout layouts[] = {
+        {MPI_CHAR, 4 * n, 0}, {MPI_WCHAR, n, 0}, {MPI_LONG_DOUBLE, n / 4, 0}, {MPI_BYTE, 4 * n, 0}};
+    return layouts[which % 4];
+}
+
 static void free_layout(struct layout *l)
 {
     if (l->is_made) {
@@ -326,6 +334,9 @@ static void move(void)
     const unsigned in_form = forms == 0 ? 0 : (forms + (unsigned)rank) % 5;
     const unsigned out_form = forms == 0 ? 0 : (forms + 3 * (unsigned)rank + 2) % 5;
     struct layout in = layout_of(n, in_form), out = layout_of(n, out_form);
+    if (forms == 0 && draw(2) == 0) {
+        in = out = moved_layout(n, draw(4));
+    }
     const uint64_t kept = state;
     int a = 0, b = 0;
     begin();
@@ -382,9 +393,11 @@ static int counts_of[MAX_RANKS][MAX_RANKS];
 
 static void draw_counts(int most)
 {
+    const int are_equal = draw(3) == 0, one = 1 + (int)draw((unsigned)most - 1);
     for (int i = 0; i < size; i++) {
         for (int j = 0; j < size; j++) {
-            counts_of[i][j] = draw(4) ? (int)draw((unsigned)most) : 0;
+            const int each = draw(4) ? (int)draw((unsigned)most) : 0;
+            counts_of[i][j] = are_equal ? one : each;
         }
     }
 }
@@ -403,7 +416,8 @@ static void place(const int *counts, int *displs, int dense, int step)
 static void move_v(void)
 {
     int mine_counts[MAX_RANKS], in_displs[MAX_RANKS], out_counts[MAX_RANKS], out_displs[MAX_RANKS];
-    const int which = (int)draw(4), root = (int)draw((unsigned)size), dense = (int)draw(2);
+    const int which = (int)draw(4), root = (int)draw((unsigned)size);
+    const int denser = (int)draw(3), dense = denser == 0 || (denser == 1 && rank % 2 == 0);
     const int in_place = (int)draw(4) == 0, gaps = draw(4) == 0;
     const uint64_t own = draw(1 << 20);
     MPI_Datatype type = MPI_INT, wide;

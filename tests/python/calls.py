@@ -274,6 +274,18 @@ def test_split(comm):
         assert turned.rank == comm.size - 1 - comm.rank
 
 
+def test_create_group(comm):
+    raises(kolo.InvalidError, ["members[0]", "each once"], comm.create_group, [comm.size])
+    members = [rank for rank in reversed(range(comm.size)) if rank != 1]  # without rank 1, which makes no call
+    if comm.rank in members:
+        for tag in ("one", "two"):
+            with comm.create_group(members, tag) as group:
+                assert group.rank == members.index(comm.rank), group
+                one = ints(1)
+                group.all_reduce(one)
+                assert list(one) == [len(members)]
+
+
 def test_grow(comm):
     raises(kolo.InvalidError, ["128 bytes"], comm.grow, b"short", comm.size)
     old = comm.split(0 if comm.rank == 0 else kolo.NO_COLOR)  # rank 0 takes in the others

@@ -106,12 +106,17 @@ def test_no_plan():
 
 def test_links():
     """What joins the GPUs, where kernels store to each other's memory."""
+    memory = {}
     for machine, link in (("dgxh100", "NVSwitch (NVML)"), ("dgx1v", "NVLink (NVML)"), ("pcie", "PCIe (NVML)"),
                           ("h200nvl", "PCIe (NVML)"), ("broken", "NVLink (by native atomics)")):
         job = Job("0123", threads=True, FAKE_CUDA_BUSES=buses(range(4)), KOLO_FAKE_NVML=machine, KOLO_CUDA_P2P="1")
         said = [re.search(r"over ([^,]*),", line)[1] for line in job.said("ranks on a GPU each")]
         check(job.ran.returncode == 0 and said == [link] * 4, f"{machine}: GPUs are joined by {link}", said,
               job.ran.stderr[-800:], job.log[-800:])
+        memory[machine] = {int(kib) for kib in re.findall(r"(\d+) KiB of each GPU", job.log)}
+    most, least = max(memory["dgxh100"]), max(memory["pcie"])
+    check(len(memory["pcie"]) == 1 and 5 * least < most, "over PCIe, which four blocks fill, a communicator takes "
+          "the memory of four blocks", memory)
     job = Job("0123", threads=True, FAKE_CUDA_BUSES=buses([0, 1, 2, 5]), KOLO_FAKE_NVML="dgx1v", KOLO_CUDA_P2P="1")
     check(len(job.said("over PCIe (NVML)")) == 4, "a pair without NVLink makes PCIe of all", job.log[-800:])
 

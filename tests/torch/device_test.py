@@ -12,6 +12,8 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+
+import kolo_torch
 from ranks import collect, gpu, on_ranks, run_tests, start
 
 N = 1 << 14
@@ -150,6 +152,21 @@ def test_a_work_that_nobody_keeps_is_done_and_its_tensors_are_let_go():
         assert not gpu.exact or at <= {t.data_ptr() for t in [torch.empty(N) for _ in range(4)]}
         for k, out in enumerate(outs):
             assert out.cpu().eq(1 + k).all(), (k, out.cpu())
+
+    on_ranks(2, body)
+
+
+def test_a_work_takes_the_event_of_one_that_has_ended():
+    def body(rank):
+        t = torch.ones(N)
+        for turn in range(2):
+            before = gpu.events_made() if gpu.exact else 0
+            for k in range(40):
+                work = dist.all_reduce(t, async_op=k % 2 == 1)
+                if work is not None:
+                    work.wait()
+                gpu.synchronize()
+        assert not gpu.exact or gpu.events_made() - before < 4, gpu.events_made() - before
 
     on_ranks(2, body)
 
@@ -339,6 +356,22 @@ def call_and_wait(works):
     """Processes that share a GPU meet in the call; others meet in the stream, so the wait fails."""
     works.append(dist.all_reduce(torch.ones(N), async_op=True))
     works[0].wait(timedelta(seconds=LIMIT_S))
+
+
+def test_calls_that_nobody_records_run_as_well():
+    def body(_rank):
+        t = torch.ones(N)
+        dist.all_reduce(t)
+        work = dist.all_reduce(t, async_op=True)
+        work.wait()
+        ready()
+        assert t.cpu().eq(4).all() and not kolo_torch.flight_recorder()["entries"]
+
+    os.environ["TORCH_FR_BUFFER_SIZE"] = "0"
+    try:
+        on_ranks(2, body)
+    finally:
+        del os.environ["TORCH_FR_BUFFER_SIZE"]
 
 
 def test_a_rank_that_dies_ends_the_others_calls_with_its_number():

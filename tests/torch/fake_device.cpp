@@ -50,6 +50,7 @@ void *Library()
 }
 
 thread_local c10::DeviceIndex device_now = 0;
+std::atomic<int> events_made;
 
 template <class... Args> int Call(const char *name, Args... args)
 {
@@ -108,6 +109,20 @@ Handle NewStream(c10::DeviceIndex device)
     return made;
 }
 
+// The pool's streams are made with the first use of their device, as PyTorch makes them: later, a
+// stream that waits would hold up cuStreamCreate().
+const Handle *PoolOf(c10::DeviceIndex device)
+{
+    static std::once_flag once[kDevices];
+    static Handle pool[kDevices][kPool];
+    std::call_once(once[device], [device] {
+        for (Handle &handle : pool[device]) {
+            handle = NewStream(device);
+        }
+    });
+    return pool[device];
+}
+
 bool IsCapturing(c10::DeviceIndex device, Handle stream)
 {
     int capturing = 0;
@@ -163,6 +178,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     }
     c10::Stream getStream(c10::Device device) const override
     {
+        (void)PoolOf(IndexOf(device));
         return StreamOf(IndexOf(device), StreamNow(IndexOf(device)));
     }
     c10::Stream getDefaultStream(c10::Device device) const override
@@ -175,13 +191,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     }
     c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override
     {
-        static std::mutex lock;
-        static Handle pool[kDevices][kPool];
-        static int next;
-        const std::lock_guard<std::mutex> hold(lock);
-        Handle &handle = pool[IndexOf(device)][next++ % kPool];
-        handle = handle != nullptr ? handle : NewStream(IndexOf(device));
-        return StreamOf(IndexOf(device), handle);
+        static std::atomic<unsigned> next;
+        return StreamOf(IndexOf(device), PoolOf(IndexOf(device))[next++ % kPool]);
     }
     c10::Stream exchangeStream(c10::Stream stream) const override
     {
@@ -214,6 +225,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
                 const c10::EventFlag) const override
     {
         if (*event == nullptr) {
+            events_made++;
             DoOn(stream.device_index(), "cuEventCreate", event, 2u);
         }
         DoOn(stream.device_index(), "cuEventRecord", *event, HandleOf(stream));
@@ -543,6 +555,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
     m.def("hold", &Hold);
     m.def("release", &Release);
     m.def("is_idle", &IsIdle);
+    m.def("events_made", [] { return events_made.load(); });
     m.def(
         "synchronize", [] { Synchronize(device_now); }, released);
     m.def("begin_capture", &BeginCapture);

@@ -45,6 +45,39 @@ def test_subgroups_work_beside_each_other():
     on_ranks(4, body)
 
 
+def test_members_alone_make_a_group_many_times_without_the_store():
+    def body(rank):
+        store = dist.distributed_c10d._get_default_store()
+        if rank != 1:
+            pair = dist.new_group([0, 2], use_local_synchronization=True)  # no number of groups is in its name
+            keys = store.num_keys()
+            for value in range(20):
+                again = dist.new_group([0, 2], use_local_synchronization=True)
+                assert total(again, value) == 2 * value
+                dist.destroy_process_group(again)
+            assert total(pair) == 2
+            assert store.num_keys() == keys
+        turned = dist.new_group([2, 1], sort_ranks=False)
+        if rank in (1, 2):
+            assert dist.get_group_rank(turned, 2) == 0 and turned.rank() == 2 - rank
+            assert total(turned, rank) == 3
+
+    on_ranks(3, body)
+
+
+def test_a_group_with_a_dead_member_is_refused_at_once():
+    def body(rank):
+        if rank == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        error, seconds = failure(lambda: dist.new_group([0, 1, 2]))
+        assert "rank 2" in str(error) and seconds < 20, (error, seconds)
+        assert total(dist.new_group([0, 1], use_local_synchronization=True)) == 2
+
+    with tempfile.TemporaryDirectory() as folder:
+        states = collect(start(body, 3, folder))
+    assert [state for state, _ in states] == ["ok", "ok", "died"], states
+
+
 def test_a_group_is_split_by_its_backend():
     def body(rank):
         ranks = [0, 2] if rank != 1 else [1]

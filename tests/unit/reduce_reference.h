@@ -462,8 +462,8 @@ inline Bytes Fill(kolo_type type, size_t count, uint64_t seed)
     for (size_t at = 0; at < period; at += kBytes[type]) {
         FillElement(type, &data[at], random);
     }
-    for (size_t at = period; at < data.size(); at++) {
-        data[at] = data[at - period];
+    for (size_t at = period; at < data.size(); at += period) {
+        memcpy(&data[at], &data[0], std::min(period, data.size() - at));
     }
     return data;
 }

@@ -467,24 +467,4 @@ TEST(Scale, EveryElementIsMultipliedByTheFactor)
     }
 }
 
-TEST(Copy, ExactlyTheGivenBytesArrive)
-{
-    for (size_t bytes = 0; bytes < 4200; bytes += bytes < 300 ? 1 : 97) {
-        const Bytes data = Fill(KOLO_UINT8, bytes, bytes);
-        for (size_t shift : {0, 3, 32}) {
-            Buffer dst(Bytes(bytes, 0), shift);
-            kolo_copy(dst.begin(), data.data(), bytes);
-            EXPECT_EQ(data, dst.Prefix(bytes));
-            EXPECT_TRUE(dst.OnlyWrote(bytes)) << bytes;
-            Buffer past(Bytes(bytes, 0), shift);
-            kolo_copy_past(past.begin(), data.data(), bytes);
-            kolo_copy_fence();
-            EXPECT_EQ(data, past.Prefix(bytes));
-            EXPECT_TRUE(past.OnlyWrote(bytes)) << bytes;
-        }
-    }
-    kolo_copy(nullptr, nullptr, 0);
-    kolo_copy_past(nullptr, nullptr, 0);
-}
-
 } // namespace

@@ -76,9 +76,10 @@ Call KoloBackend::describe(const CallOptions &call_options, const Tensors &input
 {
     const bool message = c10d::isP2POp(call_options.type);
     const uint64_t number = message ? ++messages_ : ++sequence_;
-    const uint64_t record =
-        Recorder::get().enabled() ? recordCall(call_options, inputs, outputs) : 0;
-    return {call_options.type, titleOf(call_options.title), number, call_options.timeout, record};
+    Call call{call_options.type, titleOf(call_options.title), number, call_options.timeout};
+    call.record =
+        Recorder::get().enabled() ? recordCall(call, call_options.partner, inputs, outputs) : 0;
+    return call;
 }
 
 c10::intrusive_ptr<Work> KoloBackend::makeWork(const CallOptions &call_options,
@@ -88,40 +89,40 @@ c10::intrusive_ptr<Work> KoloBackend::makeWork(const CallOptions &call_options,
     return c10::make_intrusive<Work>(WorkOptions{comm_, rank_, call, inputs, std::move(outputs)});
 }
 
-uint64_t KoloBackend::recordCall(const CallOptions &call_options, const Tensors &inputs,
+uint64_t KoloBackend::recordCall(const Call &call, int partner, const Tensors &inputs,
                                  const std::vector<Tensors> &outputs) const
 {
-    Recorder::Entry entry{};
-    entry.group = pg_uid_;
-    entry.description = pg_desc_;
-    entry.name = titleOf(call_options.title);
-    if (call_options.partner != kNoPeer) {
-        const bool sends = call_options.type == c10d::OpType::SEND;
-        entry.partners = c10::str(" ", rank_, sends ? "->" : "<-", call_options.partner);
-    }
-    entry.collective = sequence_;
-    entry.message = messages_;
-    entry.timeout_ms = call_options.timeout.count();
-    const auto shape = [](const at::Tensor &t) {
-        return Recorder::Shape{at::DimVector(t.sizes()), t.scalar_type()};
-    };
-    for (const at::Tensor &t : inputs) {
-        entry.inputs.push_back(shape(t));
-    }
-    for (const Tensors &list : outputs) {
-        for (const at::Tensor &t : list) {
-            entry.outputs.push_back(shape(t));
+    const auto add = [](std::vector<Recorder::Shape> &shapes, const Tensors &tensors) {
+        for (const at::Tensor &t : tensors) {
+            shapes.push_back({at::DimVector(t.sizes()), t.scalar_type()});
         }
-    }
-    return Recorder::get().begin(std::move(entry));
+    };
+    return Recorder::get().begin(call.began, [&](Recorder::Entry &entry) {
+        entry.group = pg_uid_;
+        entry.description = pg_desc_;
+        entry.name = call.title;
+        entry.rank = rank_;
+        entry.partner = partner;
+        entry.sends = call.type == c10d::OpType::SEND;
+        entry.collective = sequence_;
+        entry.message = messages_;
+        entry.timeout_ms = call.timeout.count();
+        add(entry.inputs, inputs);
+        for (const Tensors &list : outputs) {
+            add(entry.outputs, list);
+        }
+    });
 }
 
 /* Keep a work that runs, and drop works that ended: their user may have forgotten them. */
 void KoloBackend::keepInFlight(const c10::intrusive_ptr<Work> &work)
 {
     std::unique_lock<std::mutex> lock(in_flight_mutex_);
-    in_flight_.push_back(work);
-    for (c10::intrusive_ptr<Work> oldest = in_flight_.front(); oldest != work;) {
+    if (!work->isDone()) {
+        in_flight_.push_back(work);
+    }
+    while (!in_flight_.empty() && in_flight_.front() != work) {
+        const c10::intrusive_ptr<Work> oldest = in_flight_.front();
         lock.unlock(); /* a callback of its future may come back here */
         if (!oldest->isCompleted()) {
             return;
@@ -130,7 +131,6 @@ void KoloBackend::keepInFlight(const c10::intrusive_ptr<Work> &work)
         if (!in_flight_.empty() && in_flight_.front() == oldest) {
             in_flight_.pop_front();
         }
-        oldest = in_flight_.empty() ? work : in_flight_.front();
     }
 }
 
@@ -247,7 +247,8 @@ WorkPtr KoloBackend::endCoalescing()
         const kolo_status ended = kolo_group_end();
         return status == KOLO_OK ? ended : status;
     };
-    return enqueue(call_options, all->inputs, {all->outputs}, std::move(all->staging), kolo_call);
+    return enqueue(call_options, all->inputs, listOf(all->outputs), std::move(all->staging),
+                   kolo_call);
 }
 
 /* ---- other groups ---- */

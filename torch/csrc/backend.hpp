@@ -29,6 +29,14 @@ namespace kolo_torch
 using Tensors = std::vector<at::Tensor>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
+/* One list; {tensors} would copy it. */
+inline std::vector<Tensors> listOf(Tensors tensors)
+{
+    std::vector<Tensors> lists;
+    lists.push_back(std::move(tensors));
+    return lists;
+}
+
 /* A process group, as this rank joins it. */
 struct Group {
     c10::intrusive_ptr<c10d::Store> store;
@@ -43,6 +51,12 @@ class KoloBackend : public c10d::Backend
     explicit KoloBackend(const Group &group);
     KoloBackend(std::shared_ptr<Communicator> comm, const Group &group);
     ~KoloBackend() override;
+
+    /* A communicator of some ranks of this group, as Communicator::among(). */
+    std::shared_ptr<Communicator> among(const std::vector<int> &members, const KoloOptions &options)
+    {
+        return Communicator::among(*comm_, members, options);
+    }
 
     const std::string getBackendName() const override
     {
@@ -204,7 +218,7 @@ class KoloBackend : public c10d::Backend
     /* The device of the last collective on a device, if there was one. */
     std::optional<c10::Device> lastDevice();
     std::vector<std::shared_ptr<Communicator>> communicators();
-    uint64_t recordCall(const CallOptions &call_options, const Tensors &inputs,
+    uint64_t recordCall(const Call &call, int partner, const Tensors &inputs,
                         const std::vector<Tensors> &outputs) const;
     void keepInFlight(const c10::intrusive_ptr<Work> &work);
     int pairWith(const at::Tensor &t, int peer) const;

@@ -64,7 +64,7 @@ WorkPtr KoloBackend::allreduce_coalesced(Tensors &tensors,
     }
     return enqueue(
         {OpType::ALLREDUCE_COALESCED, "kolo:all_reduce", opts.asyncOp, timeoutOf(opts.timeout)},
-        tensors, {tensors}, std::move(staging), [all](kolo_comm *comm, kolo_stream stream) {
+        tensors, listOf(tensors), std::move(staging), [all](kolo_comm *comm, kolo_stream stream) {
             return enqueueTogether(all, [&](const ListCall &x) {
                 return kolo_all_reduce(x.in, x.out, x.count, x.element.type, x.op, comm, stream);
             });
@@ -115,7 +115,7 @@ WorkPtr KoloBackend::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &
     }
     return enqueue({OpType::COALESCED, "kolo:all_gather_into_tensor_coalesced", opts.asyncOp,
                     timeoutOf(opts.timeout)},
-                   inputs, {outputs}, std::move(staging), gatherTogether(std::move(all)));
+                   inputs, listOf(outputs), std::move(staging), gatherTogether(std::move(all)));
 }
 
 WorkPtr KoloBackend::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs,
@@ -133,7 +133,7 @@ WorkPtr KoloBackend::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &
     }
     return enqueue({OpType::COALESCED, "kolo:reduce_scatter_tensor_coalesced", opts.asyncOp,
                     timeoutOf(opts.timeout)},
-                   inputs, {outputs}, std::move(staging),
+                   inputs, listOf(outputs), std::move(staging),
                    [all](kolo_comm *comm, kolo_stream stream) {
                        return enqueueTogether(all, [&](const ListCall &x) {
                            return kolo_reduce_scatter(x.in, x.out, x.count, x.element.type, x.op,

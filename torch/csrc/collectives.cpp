@@ -33,7 +33,7 @@ WorkPtr KoloBackend::broadcast(Tensors &tensors, const c10d::BroadcastOptions &o
     const Element element = movable(t.scalar_type());
     const size_t count = elements(t, element);
     return enqueue({OpType::BROADCAST, "kolo:broadcast", opts.asyncOp, timeoutOf(opts.timeout)},
-                   tensors, {tensors}, std::move(staging),
+                   tensors, listOf(tensors), std::move(staging),
                    [=](kolo_comm *comm, kolo_stream stream) {
                        return kolo_broadcast(buf, buf, count, element.type, root, comm, stream);
                    });
@@ -53,7 +53,7 @@ WorkPtr KoloBackend::allreduce(Tensors &tensors, const c10d::AllreduceOptions &o
     const kolo_codec codec = codecOf(t, element, op);
     return enqueue(
         {OpType::ALLREDUCE, "kolo:all_reduce", opts.asyncOp, timeoutOf(opts.timeout)}, tensors,
-        {tensors}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
+        listOf(tensors), std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
             return kolo_all_reduce_codec(buf, buf, count, element.type, op, codec, comm, stream);
         });
 }
@@ -69,7 +69,7 @@ WorkPtr KoloBackend::reduce(Tensors &tensors, const c10d::ReduceOptions &opts)
     void *buf = root == rank_ ? staging.inout(t) : const_cast<void *>(staging.in(t));
     const size_t count = elements(t, element);
     return enqueue({OpType::REDUCE, "kolo:reduce", opts.asyncOp, timeoutOf(opts.timeout)}, tensors,
-                   {tensors}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
+                   listOf(tensors), std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
                        return kolo_reduce(buf, buf, count, element.type, op, root, comm, stream);
                    });
 }
@@ -86,7 +86,7 @@ WorkPtr KoloBackend::_allgather_base(at::Tensor &output, at::Tensor &input,
     const kolo_codec codec = codecOf(input, element);
     return enqueue(
         {OpType::_ALLGATHER_BASE, "kolo:_all_gather_base", opts.asyncOp, timeoutOf(opts.timeout)},
-        {input}, {{output}}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
+        {input}, listOf({output}), std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
             return kolo_all_gather_codec(in, out, count, element.type, codec, comm, stream);
         });
 }
@@ -175,7 +175,7 @@ WorkPtr KoloBackend::scatter(Tensors &outputs, std::vector<Tensors> &inputs,
                           " has inputs, this is rank ", rank_);
     }
     return enqueue({OpType::SCATTER, "kolo:scatter", opts.asyncOp, timeoutOf(opts.timeout)},
-                   outputs, {outputs}, std::move(staging),
+                   outputs, listOf(outputs), std::move(staging),
                    [=](kolo_comm *comm, kolo_stream stream) {
                        return kolo_scatter(in, out, count, element.type, root, comm, stream);
                    });
@@ -195,7 +195,7 @@ WorkPtr KoloBackend::_reduce_scatter_base(at::Tensor &output, at::Tensor &input,
     return enqueue(
         {OpType::_REDUCE_SCATTER_BASE, "kolo:_reduce_scatter_base", opts.asyncOp,
          timeoutOf(opts.timeout)},
-        {input}, {{output}}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
+        {input}, listOf({output}), std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
             return kolo_reduce_scatter_codec(in, out, count, element.type, op, codec, comm, stream);
         });
 }
@@ -222,7 +222,7 @@ WorkPtr KoloBackend::reduce_scatter(Tensors &outputs, std::vector<Tensors> &inpu
     const kolo_codec codec = codecOf(output, element, op);
     return enqueue(
         {OpType::REDUCE_SCATTER, "kolo:reduce_scatter", opts.asyncOp, timeoutOf(opts.timeout)},
-        inputs[0], {outputs}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
+        inputs[0], listOf(outputs), std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
             return blocks.equal ? kolo_reduce_scatter_codec(in, out, count, element.type, op, codec,
                                                             comm, stream)
                                 : kolo_reduce_scatterv(in, out, blocks.counts.data(), element.type,
@@ -248,7 +248,7 @@ WorkPtr KoloBackend::alltoall_base(at::Tensor &output, at::Tensor &input,
     void *out = staging.out(output);
     return enqueue(
         {OpType::ALLTOALL_BASE, "kolo:all_to_all", opts.asyncOp, timeoutOf(opts.timeout)}, {input},
-        {{output}}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
+        listOf({output}), std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
             return regular ? kolo_all_to_all(in, out, to.counts[0], element.type, comm, stream)
                            : kolo_all_to_allv(in, to.counts.data(), to.displs.data(), out,
                                               from.counts.data(), from.displs.data(), element.type,
@@ -267,12 +267,12 @@ WorkPtr KoloBackend::alltoall(Tensors &outputs, Tensors &inputs, const c10d::All
     Staging staging;
     const void *in = staging.in(inputs);
     void *out = staging.out(outputs);
-    return enqueue({OpType::ALLTOALL, "kolo:all_to_all", opts.asyncOp, timeoutOf(opts.timeout)},
-                   inputs, {outputs}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
-                       return kolo_all_to_allv(in, to.counts.data(), to.displs.data(), out,
-                                               from.counts.data(), from.displs.data(), element.type,
-                                               comm, stream);
-                   });
+    return enqueue(
+        {OpType::ALLTOALL, "kolo:all_to_all", opts.asyncOp, timeoutOf(opts.timeout)}, inputs,
+        listOf(outputs), std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
+            return kolo_all_to_allv(in, to.counts.data(), to.displs.data(), out, from.counts.data(),
+                                    from.displs.data(), element.type, comm, stream);
+        });
 }
 
 /* If the group has made calls on a device, or the options name one, the barrier is also ordered
@@ -331,7 +331,7 @@ WorkPtr KoloBackend::allreduce_sparse(Tensors &tensors, const c10d::AllreduceOpt
     t.copy_(sum);
     auto done =
         makeWork({OpType::_ALLREDUCE_SPARSE, "kolo:all_reduce", false, timeoutOf(opts.timeout)},
-                 tensors, {tensors});
+                 tensors, listOf(tensors));
     done->run(false, {}, [](kolo_comm *, kolo_stream) { return KOLO_OK; });
     return done;
 }

@@ -141,6 +141,32 @@ Communicator::Communicator(const c10::intrusive_ptr<c10d::Store> &store, const s
     check(kolo_comm_create(&id, size, rank, &config, &comm_), "init_process_group");
 }
 
+Communicator::Communicator(kolo_comm *comm, std::chrono::milliseconds timeout)
+    : comm_(comm), timeout_(timeout), pid_(getpid())
+{
+}
+
+std::shared_ptr<Communicator> Communicator::among(Communicator &parent,
+                                                  const std::vector<int> &members,
+                                                  const KoloOptions &options)
+{
+    const kolo_config config = configuration(options);
+    kolo_comm *made = nullptr;
+    std::string tag;
+    { /* The k-th group of a name meets the k-th group of the other members. */
+        const std::lock_guard<std::mutex> lock(parent.mutex_);
+        tag = c10::str(options.group_name, "/", parent.groups_[options.group_name]++);
+    }
+    const kolo_status status =
+        kolo_comm_create_group(parent.get(), members.data(), static_cast<int>(members.size()),
+                               tag.c_str(), &config, &made);
+    if (status == KOLO_ERR_UNSUPPORTED) {
+        return nullptr;
+    }
+    check(status, "new_group");
+    return std::shared_ptr<Communicator>(new Communicator(made, options.timeout));
+}
+
 Communicator::Communicator(Communicator &old, const std::vector<int> &exclude,
                            const KoloOptions &options)
     : timeout_(options.timeout), pid_(getpid())

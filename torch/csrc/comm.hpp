@@ -13,6 +13,7 @@
 #include <c10/util/intrusive_ptr.h>
 #include <chrono>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -55,6 +56,10 @@ class Communicator
     Communicator(const c10::intrusive_ptr<c10d::Store> &store, const std::string &meeting, int rank,
                  int size, const KoloOptions &options,
                  const std::optional<c10::Device> &device = std::nullopt);
+    /* Make a communicator of some ranks of `parent`. Only they call it, in the same order as others
+     * of the same group_name. Null: the ranks of `parent` are on several hosts. */
+    static std::shared_ptr<Communicator>
+    among(Communicator &parent, const std::vector<int> &members, const KoloOptions &options);
     /* Make a new communicator of the survivors. Only survivors call it. */
     Communicator(Communicator &old, const std::vector<int> &exclude, const KoloOptions &options);
     /* Make a new communicator of members of `old` and new ranks: kolo_comm_reconfigure(). */
@@ -97,6 +102,7 @@ class Communicator
     void close();
 
   private:
+    Communicator(kolo_comm *comm, std::chrono::milliseconds timeout);
     bool forked() const;
 
     kolo_comm *comm_ = nullptr;
@@ -106,6 +112,7 @@ class Communicator
     std::mutex mutex_; /* of the members below */
     std::vector<kolo_stream> idle_;
     std::map<std::pair<int, uint64_t>, kolo_op> premulsums_;
+    std::map<std::string, unsigned> groups_; /* made of this one, by name */
 };
 
 } // namespace kolo_torch

@@ -25,12 +25,12 @@ DeviceWork::DeviceWork(WorkOptions options, const c10::Stream &current, const c1
     : c10d::Work(options.rank, options.call.type, options.call.titleForProfiler(),
                  options.call.inputsForProfiler(options.inputs)),
       comm_(std::move(options.comm)), call_(options.call), stream_(stream),
-      aside_(stream != current), outputs_(std::move(options.outputs)), end_(stream.device_type())
+      aside_(stream != current), outputs_(std::move(options.outputs)), end_(stream.device())
 {
     if (aside_) {
-        c10::Event ready(stream.device_type());
-        ready.record(current);
-        ready.block(stream_);
+        /* The wait is for what `current` has now; start() records the event anew. */
+        end_->record(current);
+        end_->block(stream_);
     }
 }
 
@@ -38,13 +38,16 @@ void DeviceWork::start(Staging &&staging, const KoloCall &kolo_call)
 {
     const kolo_status status = kolo_call(comm_->get(), nativeStream(stream_));
     captured_ = isCapturing(stream_);
+    if (captured_) {
+        end_.keepFromOthers();
+    }
     if (status < 0) {
         failure_ = kolo_torch::failure(status, call_.where());
     } else {
         const c10::StreamGuard guard(stream_);
         staging.finish();
     }
-    end_.record(stream_); /* also after a failure: a stream that joined a capture must leave it */
+    end_->record(stream_); /* also after a failure: a stream that joined a capture must leave it */
     if (recordFunctionEndCallback_ != nullptr) {
         recordFunctionEndCallback_();
         recordFunctionEndCallback_ = nullptr;
@@ -55,7 +58,8 @@ void DeviceWork::start(Staging &&staging, const KoloCall &kolo_call)
         std::rethrow_exception(failure_);
     }
     if (captured_) {
-        Recorder::get().end(call_.record, true); /* a captured call has no later events */
+        Recorder::get().end(call_.record, true,
+                            Recorder::Clock::now()); /* a captured call has no later events */
     }
     if (aside_) {
         stash_ = std::move(staging);
@@ -69,7 +73,7 @@ void DeviceWork::ended()
 {
     over_ = true;
     stash_.release();
-    Recorder::get().end(call_.record, failure_ == nullptr);
+    Recorder::get().end(call_.record, failure_ == nullptr, Recorder::Clock::now());
 }
 
 void DeviceWork::requireAskable() const
@@ -85,7 +89,7 @@ bool DeviceWork::isOver()
     if (!over_) {
         const BesideCaptures beside; /* a graph may be captured by any thread */
         failure_ = comm_->failure(call_.where());
-        if (failure_ != nullptr || end_.query()) {
+        if (failure_ != nullptr || end_->query()) {
             ended();
         }
     }
@@ -119,7 +123,7 @@ void DeviceWork::synchronize()
 {
     if (aside_) {
         const c10::impl::VirtualGuardImpl guard(stream_.device_type());
-        end_.block(guard.getStream(stream_.device()));
+        end_->block(guard.getStream(stream_.device()));
     }
 }
 

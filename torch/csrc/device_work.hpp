@@ -8,11 +8,11 @@
 #pragma once
 
 #include "comm.hpp"
+#include "events.hpp"
 #include "staging.hpp"
 #include "work.hpp"
 
 #include <atomic>
-#include <c10/core/Event.h>
 #include <functional>
 #include <memory>
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -75,7 +75,7 @@ class DeviceWork final : public c10d::Work
     const c10::Stream stream_;
     const bool aside_; /* stream_ is not the caller's stream */
     const std::vector<std::vector<at::Tensor>> outputs_;
-    c10::Event end_;
+    UsedEvent end_;
     bool captured_ = false;
     mutable std::mutex mutex_; /* of the members below */
     Staging stash_;

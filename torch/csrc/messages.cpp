@@ -31,7 +31,7 @@ WorkPtr KoloBackend::send(Tensors &tensors, int peer, int tag)
     const Element element = movable(t.scalar_type());
     const size_t count = elements(t, element);
     return enqueue({c10d::OpType::SEND, "kolo:send", true, options_->timeout, pair, peer}, tensors,
-                   {tensors}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
+                   listOf(tensors), std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
                        return kolo_send_tag(buf, count, element.type, to, tag, comm, stream);
                    });
 }
@@ -52,12 +52,12 @@ WorkPtr KoloBackend::enqueueReceive(Tensors &tensors, int peer, int tag,
     if (coalesced_ != nullptr || staging.device()) {
         CallOptions here = call_options;
         here.peer = pair;
-        return enqueue(here, {}, {tensors}, std::move(staging),
+        return enqueue(here, {}, listOf(tensors), std::move(staging),
                        [kolo_call](kolo_comm *comm, kolo_stream stream) {
                            return kolo_call(nullptr, comm, stream);
                        });
     }
-    auto work = makeWork(call_options, tensors, {tensors});
+    auto work = makeWork(call_options, tensors, listOf(tensors));
     kolo_recv_info *info = work->expect(t.nbytes());
     work->run(true, std::move(staging),
               [&](kolo_comm *comm, kolo_stream stream) { return kolo_call(info, comm, stream); });

@@ -32,11 +32,15 @@ Group joined(const c10d::DistributedBackendOptions &group, c10::intrusive_ptr<Ko
 }
 
 c10::intrusive_ptr<KoloBackend> create(const c10d::DistributedBackendOptions &group,
-                                       const c10::intrusive_ptr<KoloOptions> &given)
+                                       const c10::intrusive_ptr<KoloOptions> &given,
+                                       const c10::intrusive_ptr<KoloBackend> &parent,
+                                       const std::vector<int> &members)
 {
-    return c10::make_intrusive<KoloBackend>(
-        joined(group, given == nullptr ? c10::make_intrusive<KoloOptions>()
-                                       : c10::make_intrusive<KoloOptions>(*given)));
+    const Group its = joined(group, given == nullptr ? c10::make_intrusive<KoloOptions>()
+                                                     : c10::make_intrusive<KoloOptions>(*given));
+    auto comm = parent != nullptr ? parent->among(members, *its.options) : nullptr;
+    return comm != nullptr ? c10::make_intrusive<KoloBackend>(std::move(comm), its)
+                           : c10::make_intrusive<KoloBackend>(its);
 }
 
 c10::intrusive_ptr<InPlaceOfGloo> createAsGloo(const c10d::DistributedBackendOptions &group)
@@ -124,8 +128,12 @@ py::list shapes(const std::vector<Recorder::Shape> &all, bool dtypes)
 py::list flightRecord()
 {
     static const char *const states[] = {"started", "completed", "failed"};
-    const auto ns = [](Recorder::Clock::time_point t) {
-        return std::chrono::duration_cast<std::chrono::nanoseconds>(t.time_since_epoch()).count();
+    using std::chrono::nanoseconds;
+    /* The entries have times of a clock that nobody sets; programs see those of the day. */
+    const nanoseconds apart = std::chrono::system_clock::now().time_since_epoch() -
+                              Recorder::Clock::now().time_since_epoch();
+    const auto ns = [apart](Recorder::Clock::time_point t) {
+        return std::chrono::duration_cast<nanoseconds>(t.time_since_epoch() + apart).count();
     };
     py::list list;
     for (const Recorder::Entry &e : Recorder::get().entries()) {
@@ -138,7 +146,9 @@ py::list flightRecord()
         d["collective_seq_id"] = e.collective;
         d["p2p_seq_id"] = e.message;
         d["op_id"] = e.id;
-        d["profiling_name"] = e.name + e.partners;
+        d["profiling_name"] = e.partner < 0
+                                  ? std::string(e.name)
+                                  : c10::str(e.name, " ", e.rank, e.sends ? "->" : "<-", e.partner);
         d["time_created_ns"] = ns(e.began);
         d["input_sizes"] = shapes(e.inputs, false);
         d["input_dtypes"] = shapes(e.inputs, true);

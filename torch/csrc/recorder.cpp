@@ -20,33 +20,40 @@ Recorder &Recorder::get()
     return *recorder;
 }
 
-uint64_t Recorder::begin(Entry &&entry)
+Recorder::Entry &Recorder::next()
 {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    entry.id = ++last_;
-    entry.state = State::kStarted;
-    entry.began = Clock::now();
-    const size_t at = (entry.id - 1) % most_;
+    const uint64_t id = ++last_;
+    const size_t at = (id - 1) % most_;
     if (at == ring_.size()) {
-        ring_.push_back(std::move(entry));
-    } else {
-        ring_[at] = std::move(entry);
+        ring_.emplace_back();
     }
-    return last_;
+    Entry &entry = ring_[at];
+    entry.id = id;
+    entry.state = State::kStarted;
+    entry.ended = entry.waited = Clock::time_point();
+    entry.inputs.clear();
+    entry.outputs.clear();
+    return entry;
 }
 
-void Recorder::end(uint64_t id, bool well)
+void Recorder::end(uint64_t id, bool well, Clock::time_point ended)
 {
+    if (id == 0) {
+        return;
+    }
     const std::lock_guard<std::mutex> lock(mutex_);
     Entry &entry = ring_[(id - 1) % most_];
     if (entry.id == id) {
-        entry.ended = Clock::now();
+        entry.ended = ended;
         entry.state = well ? State::kCompleted : State::kFailed;
     }
 }
 
 void Recorder::wait(uint64_t id)
 {
+    if (id == 0) {
+        return;
+    }
     const std::lock_guard<std::mutex> lock(mutex_);
     Entry &entry = ring_[(id - 1) % most_];
     if (entry.id == id && entry.waited == Clock::time_point()) {
@@ -58,7 +65,7 @@ std::vector<Recorder::Entry> Recorder::entries()
 {
     const std::lock_guard<std::mutex> lock(mutex_);
     std::vector<Entry> all;
-    const size_t oldest = ring_.size() < most_ ? 0 : last_ % most_;
+    const size_t oldest = ring_.empty() || ring_.size() < most_ ? 0 : last_ % most_;
     for (size_t i = 0; i < ring_.size(); i++) {
         all.push_back(ring_[(oldest + i) % ring_.size()]);
     }

@@ -16,7 +16,7 @@ namespace kolo_torch
 class Recorder
 {
   public:
-    using Clock = std::chrono::system_clock;
+    using Clock = std::chrono::steady_clock;
     enum class State : uint8_t { kStarted, kCompleted, kFailed };
 
     struct Shape {
@@ -26,8 +26,9 @@ class Recorder
     struct Entry {
         uint64_t id; /* from 1 */
         std::string group, description;
-        const char *name;     /* static */
-        std::string partners; /* of a message: " 0->1", " 1<-0" */
+        const char *name;  /* static */
+        int rank, partner; /* of a message; partner -1: it is none, or of any rank */
+        bool sends;
         uint64_t collective, message;
         std::vector<Shape> inputs, outputs;
         int64_t timeout_ms;
@@ -41,9 +42,18 @@ class Recorder
     {
         return most_ > 0;
     }
-    /* Add an entry and return its id. Sets the entry's id, began and state. */
-    uint64_t begin(Entry &&entry);
-    void end(uint64_t id, bool well);
+    /* Add an entry, which `fill` completes in its place in the ring, and return its id. `fill` gets
+     * an entry with empty shapes, whose strings and lists keep the room of an older call. */
+    template <typename Fill> uint64_t begin(Clock::time_point began, Fill fill)
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        Entry &entry = next();
+        entry.began = began;
+        fill(entry);
+        return entry.id;
+    }
+    /* The call of an entry is over; 0: it has no entry. */
+    void end(uint64_t id, bool well, Clock::time_point ended);
     /* A thread of the program waits for the call from now on. */
     void wait(uint64_t id);
     /* The entries in the order of their beginning. */
@@ -51,6 +61,7 @@ class Recorder
 
   private:
     Recorder();
+    Entry &next();
 
     const size_t most_;
     std::mutex mutex_;

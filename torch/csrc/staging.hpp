@@ -53,7 +53,7 @@ class Staging
     at::Tensor flat(at::TensorList list);
     void requireHere(const at::Tensor &t);
 
-    std::vector<at::Tensor> kept_;
+    c10::SmallVector<at::Tensor, 2> kept_;
     std::vector<Result> results_;
     std::optional<c10::Device> place_;
 };

@@ -6,7 +6,6 @@
 #include "completer.hpp"
 #include "recorder.hpp"
 
-#include <ATen/record_function.h>
 #include <algorithm>
 #include <thread>
 
@@ -20,13 +19,13 @@ std::string Call::where() const
 
 const char *Call::titleForProfiler() const
 {
-    return at::hasCallbacks() ? title : nullptr;
+    return profiled ? title : nullptr;
 }
 
 std::optional<std::vector<at::Tensor>>
-Call::inputsForProfiler(const std::vector<at::Tensor> &inputs)
+Call::inputsForProfiler(const std::vector<at::Tensor> &inputs) const
 {
-    return at::hasCallbacks() ? std::make_optional(inputs) : std::nullopt;
+    return profiled ? std::make_optional(inputs) : std::nullopt;
 }
 
 c10::TypePtr typeOfOutputs(const std::vector<std::vector<at::Tensor>> &outputs)
@@ -47,7 +46,7 @@ Work::Work(WorkOptions options)
     : c10d::Work(options.rank, options.call.type, options.call.titleForProfiler(),
                  options.call.inputsForProfiler(options.inputs)),
       comm_(std::move(options.comm)), call_(options.call), lane_(completionLane()),
-      outputs_(std::move(options.outputs)), began_(std::chrono::steady_clock::now())
+      outputs_(std::move(options.outputs))
 {
 }
 
@@ -86,9 +85,14 @@ void Work::started(kolo_status status)
         settle(status);
         std::rethrow_exception(error);
     }
-    const std::lock_guard<std::mutex> lock(mutex_);
     if (recordFunctionEndCallback_ != nullptr) {
+        const std::lock_guard<std::mutex> lock(mutex_);
         callBack();
+        return;
+    }
+    const kolo_status now = kolo_stream_query(stream_); /* nobody else knows the work yet */
+    if (now != KOLO_INPROGRESS) {
+        settle(now);
     }
 }
 
@@ -112,9 +116,7 @@ void Work::ended(kolo_status status, const std::exception_ptr &error)
 {
     status_ = status;
     ended_ = std::chrono::steady_clock::now();
-    if (call_.record != 0) {
-        Recorder::get().end(call_.record, error == nullptr);
-    }
+    Recorder::get().end(call_.record, error == nullptr, ended_);
     finish(error);
 }
 
@@ -158,7 +160,7 @@ void Work::reached(void *self)
 bool Work::trySettle(bool block)
 {
     std::unique_lock<std::timed_mutex> lock(settling_, std::defer_lock);
-    if (done_.load(std::memory_order_acquire)) {
+    if (isDone()) {
         return true;
     }
     if (block) {
@@ -166,7 +168,7 @@ bool Work::trySettle(bool block)
     } else if (!lock.try_lock()) {
         return false;
     }
-    if (done_.load(std::memory_order_acquire)) {
+    if (isDone()) {
         return true;
     }
     const kolo_status status = block ? kolo_stream_sync(stream_) : kolo_stream_query(stream_);
@@ -241,12 +243,12 @@ bool Work::isCompleted()
 
 bool Work::isSuccess() const
 {
-    return done_.load(std::memory_order_acquire) && exception_ == nullptr;
+    return isDone() && exception_ == nullptr;
 }
 
 std::exception_ptr Work::exception() const
 {
-    return done_.load(std::memory_order_acquire) ? exception_ : nullptr;
+    return isDone() ? exception_ : nullptr;
 }
 
 int Work::sourceRank() const
@@ -257,8 +259,7 @@ int Work::sourceRank() const
 
 std::vector<at::Tensor> Work::result()
 {
-    TORCH_CHECK(done_.load(std::memory_order_acquire),
-                "kolo: result() before the work is done; wait() for it");
+    TORCH_CHECK(isDone(), "kolo: result() before the work is done; wait() for it");
     std::vector<at::Tensor> all;
     for (const auto &list : outputs_) {
         all.insert(all.end(), list.begin(), list.end());
@@ -295,9 +296,7 @@ bool Work::waitUntil(std::chrono::steady_clock::time_point end)
 
 void Work::recordWait() const
 {
-    if (call_.record != 0) {
-        Recorder::get().wait(call_.record);
-    }
+    Recorder::get().wait(call_.record);
 }
 
 /* A future that somebody has is done when wait() returns. Programs then add callbacks to it, and
@@ -345,7 +344,7 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture()
             return future_;
         }
         future_ = future;
-        if (!done_.load(std::memory_order_acquire)) {
+        if (!isDone()) {
             callBack();
             return future;
         }
@@ -363,7 +362,7 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFutureResult()
             return future_result_;
         }
         future_result_ = future;
-        if (!done_.load(std::memory_order_acquire)) {
+        if (!isDone()) {
             callBack();
             return future;
         }
@@ -374,8 +373,8 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFutureResult()
 
 float Work::getDuration() const
 {
-    TORCH_CHECK(done_.load(std::memory_order_acquire), "kolo: the work is not done");
-    return std::chrono::duration<float, std::milli>(ended_ - began_).count();
+    TORCH_CHECK(isDone(), "kolo: the work is not done");
+    return std::chrono::duration<float, std::milli>(ended_ - call_.began).count();
 }
 
 } // namespace kolo_torch

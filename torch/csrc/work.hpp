@@ -10,6 +10,7 @@
 #include "comm.hpp"
 #include "staging.hpp"
 
+#include <ATen/record_function.h>
 #include <atomic>
 #include <memory>
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -22,14 +23,16 @@ struct Call {
     const char *title; /* "kolo:all_reduce" */
     uint64_t seq;
     std::chrono::milliseconds timeout;
-    uint64_t record; /* id in the recorder; 0: none */
+    std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
+    bool profiled = at::hasCallbacks();
+    uint64_t record = 0; /* id in the recorder; 0: none */
 
     /* For texts: "all_reduce (number 3)". */
     std::string where() const;
     /* Both are empty unless a profiler listens: c10d makes a range of them, which costs time. */
     const char *titleForProfiler() const;
-    static std::optional<std::vector<at::Tensor>>
-    inputsForProfiler(const std::vector<at::Tensor> &inputs);
+    std::optional<std::vector<at::Tensor>>
+    inputsForProfiler(const std::vector<at::Tensor> &inputs) const;
 };
 
 /* Type and value of a future of these outputs: a list of tensors, or a list of several such lists.
@@ -75,6 +78,11 @@ class Work final : public c10d::Work
         trySettle(true);
     }
 
+    /* The call is over, and its results are there. */
+    bool isDone() const
+    {
+        return done_.load(std::memory_order_acquire);
+    }
     bool isCompleted() override;
     bool isSuccess() const override;
     std::exception_ptr exception() const override;
@@ -123,7 +131,7 @@ class Work final : public c10d::Work
     kolo_recv_info received_{sizeof(kolo_recv_info), -1, 0, 0};
     size_t expected_ = 0;
     bool expects_ = false;
-    std::chrono::steady_clock::time_point began_, ended_;
+    std::chrono::steady_clock::time_point ended_;
 };
 
 } // namespace kolo_torch

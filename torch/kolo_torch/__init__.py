@@ -56,6 +56,20 @@ __all__ = [
 _backends = weakref.WeakSet()
 
 
+def _members(group):
+    """The default group's backend and the new group's ranks in it, where kolo serves both: then the members
+    meet without the store. None and [] otherwise. All ranks come to the same answer."""
+    default = dist.distributed_c10d._world.default_pg
+    if default is None or not group.global_ranks_in_group:
+        return None, []
+    numbers = dist.distributed_c10d._world.pg_group_ranks[default]
+    cpu = torch.device("cpu")
+    parent = default._get_backend(cpu) if cpu in default._device_types else None
+    if not isinstance(parent, _C.KoloBackend) or any(rank not in numbers for rank in group.global_ranks_in_group):
+        return None, []
+    return parent, [numbers[rank] for rank in group.global_ranks_in_group]
+
+
 def create(group, options):
     """The backend of one process group; torch.distributed calls it.
 
@@ -66,7 +80,9 @@ def create(group, options):
         raise TypeError(
             f"pg_options is {type(options).__name__}; the kolo backend takes kolo_torch.Options"
         )
-    backend = getattr(options, "made", None) or _C.create(group, options)  # of kolo_torch.elastic
+    backend = getattr(options, "made", None)  # of kolo_torch.elastic
+    if backend is None:
+        backend = _C.create(group, options, *_members(group))
     _backends.add(backend)
     return backend
 

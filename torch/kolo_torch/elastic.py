@@ -173,7 +173,7 @@ class Members:
         _write(self.folder / "finished", True)
 
     def fail(self, why: str) -> None:
-        """The job cannot go on, although ranks live: kolo run ends it with the next rank that fails."""
+        """The job cannot go on, although ranks live: kolo run says why, and ends it with the next rank that fails."""
         _write(self.folder / "failed", why)
 
     def waiting(self) -> list[str]:
@@ -246,7 +246,7 @@ class Members:
 def _write(path: Path, value: object) -> None:
     """Others see all of it or nothing; who may not read the folder does not see it at all."""
     part = path.with_name(f"part.{os.getpid()}")
-    part.write_text(json.dumps(value), encoding="utf-8")
+    part.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
     part.replace(path)
 
 

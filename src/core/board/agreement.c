@@ -14,9 +14,7 @@ struct proposal {
 
 static struct proposal *proposal_of(const struct kolo_board *board, int slot)
 {
-    const int nslots = (int)board->nslots;
-    const char *behind = (const char *)&board->slot[nslots];
-    return (struct proposal *)(behind + (size_t)slot * kolo_board_proposal_bytes(nslots));
+    return (struct proposal *)((char *)board + kolo_board_proposal_at((int)board->nslots, slot));
 }
 
 void kolo_agreement_come(struct kolo_board *board, int slot, uint64_t number, uint64_t word)

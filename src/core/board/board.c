@@ -23,7 +23,7 @@ struct kolo_rate kolo_board_slot_rate(const struct kolo_board_slot *slot)
 bool kolo_record_find(const struct kolo_board_slot *slot, uint64_t number,
                       struct kolo_recorded *out)
 {
-    const struct kolo_record *r = &slot->record[number % KOLO_RECORDS];
+    const struct kolo_record *r = kolo_record_at(slot, number);
     const uint64_t begun = atomic_load_explicit(&slot->begun, memory_order_acquire);
     if (number == 0 || number > begun) {
         return false;

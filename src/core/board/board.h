@@ -8,15 +8,15 @@
 #ifndef KOLO_CORE_BOARD_BOARD_H
 #define KOLO_CORE_BOARD_BOARD_H
 
+#include "core/board/ticks.h"
 #include "exec/cpu/stores.h"
 #include "plan/plan.h"
 #include "tune/prices.h"
-#include "util/ticks.h"
 #include "util/util.h"
 
 #include <stdatomic.h>
 
-enum { KOLO_RECORDS = 256, KOLO_BOARD_VERSION = 10, KOLO_VERDICT_TEXT = 384 };
+enum { KOLO_RECORDS = 256, KOLO_BOARD_VERSION = 11, KOLO_VERDICT_TEXT = 384 };
 enum { KOLO_SLOT_MESSAGES = 8 };
 #define KOLO_SLOT_BLOCKS UINT32_C(0x80000000)
 #define KOLO_BOARD_MAGIC UINT64_C(0x6472616f626f6c6b) /* "kloboard" */
@@ -36,29 +36,37 @@ enum kolo_presence { KOLO_PRESENCE_ABSENT, KOLO_PRESENCE_HERE, KOLO_PRESENCE_LEF
 /* What others have seen of a rank's process. CLOSED: it lives, but has closed its descriptors. */
 enum kolo_fate { KOLO_FATE_NONE, KOLO_FATE_DIED, KOLO_FATE_CLOSED };
 
-struct kolo_board_slot { /* a rank's place on the board; records first: cheapest to find */
-    _Alignas(128) struct kolo_record record[KOLO_RECORDS];
-    _Atomic uint64_t begun;         /* collectives so far */
+/* A rank's place on the board, without its records: so who looks at all ranks reads few pages. */
+struct kolo_board_slot {
+    _Alignas(128) _Atomic uint64_t begun; /* collectives so far */
+    uint64_t records_at;                  /* the bytes from here to record[KOLO_RECORDS] */
     _Atomic int32_t waits_for;      /* a collective: rank + 1, once that takes long; 0: nobody */
     _Atomic int32_t waits_for_last; /* 1 + the end of the chain; 0: none; -1: not known */
     _Atomic uint64_t since_us;      /* kolo_now_us() when it began to wait */
-    _Atomic uint64_t stuck; /* the number of the call in which all threads of its process wait */
+    _Atomic uint64_t stuck;  /* the number of the call in which all threads of its process wait */
+    _Atomic uint32_t beats;  /* grows while its process runs */
+    _Atomic uint32_t ran_ms; /* kolo_now_us() / 1000 when it last grew */
     _Atomic int32_t rank, pid;
-    _Atomic uint32_t presence; /* enum kolo_presence */
     _Atomic int32_t device, timeout_ms;
+    /* From here on, a cache line of what others look for. */
+    _Atomic uint32_t presence; /* enum kolo_presence */
+    _Atomic uint32_t fate;     /* enum kolo_fate: written by whoever watches its process */
+    _Atomic uint32_t left_out; /* 1: the others have agreed to go on without it */
+    _Atomic uint32_t is_ready; /* 1: the rank has come up, and waits for the others alone */
+    /* The last agreement that the rank has come to, and the word that it brought. See agreement.h. */
+    _Atomic uint64_t came_to, brought;
     _Atomic uint64_t ticks, ticks_us; /* kolo_ticks_now() and kolo_now_us() of one moment */
+    _Atomic uint32_t gathers;         /* the last time that it has come for: gathering.h */
     _Atomic uint64_t pid_space;       /* the PID namespace that `pid` belongs to; 0: not known */
-    _Atomic uint32_t beats;           /* grows while its process runs */
-    _Atomic uint32_t ran_ms;          /* kolo_now_us() / 1000 when it last grew */
-    _Atomic uint32_t fate;            /* enum kolo_fate: written by whoever watches its process */
     /* Sends and receives that last. The lower half is 2 + the peer's rank (1: any rank), and
      * KOLO_SLOT_BLOCKS if a thread waits. The upper half is the time of the rank's last look
      * (kolo_now_us() / 1000). A peer is at place rank % KOLO_SLOT_MESSAGES. */
     _Atomic uint64_t message[KOLO_SLOT_MESSAGES];
-    /* The last agreement that the rank has come to, and the word that it brought. See agreement.h. */
-    _Atomic uint64_t came_to, brought;
-    _Atomic uint32_t left_out; /* 1: the others have agreed to go on without it */
-    _Atomic uint32_t is_ready; /* 1: the rank has come up, and waits for the others alone */
+};
+
+struct kolo_lone_slot { /* on no board */
+    struct kolo_board_slot it;
+    struct kolo_record record[KOLO_RECORDS];
 };
 
 enum kolo_end { KOLO_END_DIED, KOLO_END_LEFT, KOLO_END_GONE /* one of the two */ };
@@ -84,6 +92,8 @@ struct kolo_board {
     struct kolo_store_choices stores;
     struct kolo_prices prices;
     _Atomic uint32_t fates;    /* how many slots have one; grows after it */
+    _Atomic uint32_t leaves;   /* how many members have left; grows after their presence */
+    _Atomic uint32_t gathered; /* the last time for which all have come: gathering.h */
     _Atomic uint32_t standing; /* whether it came up, the same for all members: agreement.h */
     _Atomic uint64_t decided;  /* the last agreement, and whose proposal it took */
     struct kolo_board_slot slot[];
@@ -94,11 +104,26 @@ static inline size_t kolo_board_proposal_bytes(int nslots)
 {
     return 2 * sizeof(uint64_t) + ((size_t)nslots + 7) / 8 * 8;
 }
-/* The proposals lie behind the slots. */
+/* The records lie behind the slots, and the proposals behind the records. */
+static inline size_t kolo_board_records_at(int nslots, int slot)
+{
+    return sizeof(struct kolo_board) + (size_t)nslots * sizeof(struct kolo_board_slot) +
+           (size_t)slot * KOLO_RECORDS * sizeof(struct kolo_record);
+}
+static inline size_t kolo_board_proposal_at(int nslots, int slot)
+{
+    return kolo_board_records_at(nslots, nslots) + (size_t)slot * kolo_board_proposal_bytes(nslots);
+}
 static inline size_t kolo_board_bytes(int nslots)
 {
-    return sizeof(struct kolo_board) +
-           (size_t)nslots * (sizeof(struct kolo_board_slot) + kolo_board_proposal_bytes(nslots));
+    return kolo_board_proposal_at(nslots, nslots);
+}
+
+/* The place of call `number`. */
+static inline struct kolo_record *kolo_record_at(const struct kolo_board_slot *slot,
+                                                 uint64_t number)
+{
+    return (struct kolo_record *)((char *)slot + slot->records_at) + number % KOLO_RECORDS;
 }
 
 /* The next call is this. Its place, until KOLO_RECORDS calls later. */
@@ -106,7 +131,7 @@ static inline struct kolo_record *kolo_record_begin(struct kolo_board_slot *slot
                                                     uint64_t count)
 {
     const uint64_t n = atomic_load_explicit(&slot->begun, memory_order_relaxed) + 1;
-    struct kolo_record *r = &slot->record[n % KOLO_RECORDS];
+    struct kolo_record *r = kolo_record_at(slot, n);
     atomic_store_explicit(&r->key, key, memory_order_relaxed);
     atomic_store_explicit(&r->count, count, memory_order_relaxed);
     kolo_ticks_note(&r->start);

@@ -454,7 +454,7 @@ static void end_messages(struct kolo_call *call)
 void kolo_call_record_end(const struct kolo_call *call)
 {
     if (call->number > 0 && kolo_comm_calls(call->base.comm) - call->number < KOLO_RECORDS) {
-        kolo_record_end(&call->base.comm->health.slot->record[call->number % KOLO_RECORDS]);
+        kolo_record_end(kolo_record_at(call->base.comm->health.slot, call->number));
     }
 }
 

@@ -29,7 +29,8 @@ struct kolo_call {
     const struct kolo_algo *algo;
     const struct kolo_prog *prog;
     struct kolo_bound *bound;
-    struct kolo_bound *own_bound; /* not in the cache: freed with the call */
+    struct kolo_cached_bound *cached; /* whose `bound` is, unless it is own_bound */
+    struct kolo_bound *own_bound;     /* not in the cache: freed with the call */
     struct kolo_exec exec;
     int next; /* rank to ask next, in ENTRIES and SLOTS */
     /* PREMULSUM; deterministic sums in the accumulator type, or units of the codec. */

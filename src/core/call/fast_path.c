@@ -68,18 +68,6 @@ static kolo_status run_shared(struct kolo_comm *c, const struct kolo_coll_args *
     return st;
 }
 
-/* The memo of this call's buffers, or NULL. */
-static const struct kolo_shared_memo *find_shared(const struct kolo_comm *c,
-                                                  const struct kolo_coll_args *a, uint64_t key)
-{
-    const struct kolo_shared_memo *s =
-        &c->programs.shared_memo[kolo_shared_memo_place(key, a->count, a->in, a->out)];
-    return s->bound != NULL && s->key == key && s->count == a->count && s->in == a->in &&
-                   s->out == a->out && s->frees == kolo_mem_frees()
-               ? s
-               : NULL;
-}
-
 static void end_if_well(struct kolo_record *record, kolo_status st)
 {
     if (st == KOLO_OK) {
@@ -91,9 +79,8 @@ static void end_if_well(struct kolo_record *record, kolo_status st)
 static bool run_known(struct kolo_comm *c, const struct kolo_coll_args *a, kolo_status *out)
 {
     const uint64_t key = kolo_memo_key(a);
-    const struct kolo_memo *m = &c->programs.memo[kolo_memo_place(key, a->count)];
-    if (m->bound == NULL || m->steps || m->key != key || !kolo_memo_serves(m, a) ||
-        !kolo_comm_is_usable(c)) {
+    const struct kolo_memo *m = kolo_memo_find(c, key, a->count);
+    if (m == NULL || m->steps || !kolo_memo_serves(m, a) || !kolo_comm_is_usable(c)) {
         return false;
     }
     if (!m->entries) {
@@ -105,7 +92,7 @@ static bool run_known(struct kolo_comm *c, const struct kolo_coll_args *a, kolo_
         end_if_well(record, *out);
         return true;
     }
-    const struct kolo_shared_memo *s = find_shared(c, a, key);
+    const struct kolo_shared_memo *s = kolo_memo_find_shared(c, a, key);
     if (s == NULL) {
         return false;
     }
@@ -123,10 +110,10 @@ bool kolo_fast_path_run(struct kolo_comm *c, const struct kolo_coll_args *args, 
                        atomic_load_explicit(&c->queue.head, memory_order_acquire) == NULL &&
                        run_known(c, args, &st);
     if (KOLO_UNLIKELY(st <= KOLO_ERR_MISMATCH)) {
-        const uint64_t key = kolo_memo_key(args);
+        const struct kolo_coll_extent extent =
+            kolo_coll_extent_of(args, c->ranks.rank, c->ranks.nranks);
         st = kolo_comm_fail(c, st);
-        kolo_mem_take_back(c, args->out,
-                           c->programs.memo[kolo_memo_place(key, args->count)].out_bytes);
+        kolo_mem_take_back(c, args->out, kolo_coll_out_bytes(args, &extent));
     }
     atomic_store_explicit(&c->queue.busy, 0, memory_order_release);
     if (KOLO_UNLIKELY(st <= KOLO_ERR_MISMATCH)) {

@@ -21,7 +21,16 @@ bool kolo_memo_create(struct kolo_comm *c)
     for (int i = 0; c->programs.memo != NULL && i < KOLO_MEMOS; i++) {
         c->programs.memo[i] = (struct kolo_memo){.simple_key = KOLO_NOT_SIMPLE};
     }
-    return c->programs.memo != NULL && c->programs.shared_memo != NULL;
+    c->programs.bounds = calloc(KOLO_BOUNDS, sizeof *c->programs.bounds);
+    return c->programs.memo != NULL && c->programs.shared_memo != NULL &&
+           c->programs.bounds != NULL;
+}
+
+/* The places of a memo that has a bound program are noted there, so that few are looked at when it
+ * goes. */
+static void note(uint64_t *bits, size_t place)
+{
+    bits[place / 64] |= UINT64_C(1) << place % 64;
 }
 
 /* Note the addresses of the peers' buffers that the program uses. A failure leaves the memo empty.
@@ -52,13 +61,48 @@ static void learn_peers(struct kolo_call *call, struct kolo_shared_memo *m)
         m->peer[q].out = env->peer_out[q];
     }
     m->bound = call->bound;
+    m->cached = call->cached;
+    note(call->cached->shared_memos, (size_t)(m - c->programs.shared_memo));
+}
+
+static bool is_of_call(const struct kolo_shared_memo *m, const struct kolo_coll_args *a,
+                       uint64_t key)
+{
+    return m->bound != NULL && m->key == key && m->count == a->count && m->in == a->in &&
+           m->out == a->out;
+}
+
+const struct kolo_shared_memo *kolo_memo_find_shared(const struct kolo_comm *c,
+                                                     const struct kolo_coll_args *a, uint64_t key)
+{
+    const size_t own = kolo_shared_memo_place(key, a->count, a->in, a->out);
+    const struct kolo_shared_memo *m = &c->programs.shared_memo[own];
+    if (!is_of_call(m, a, key)) {
+        m = &c->programs.shared_memo[kolo_memo_neighbour(own)];
+    }
+    return is_of_call(m, a, key) && m->frees == kolo_mem_frees() ? m : NULL;
+}
+
+/* The memo to fill for a call of these buffers: its own place. Another call's memo moves. */
+static struct kolo_shared_memo *make_shared_room(struct kolo_comm *c,
+                                                 const struct kolo_coll_args *a, uint64_t key)
+{
+    const size_t own = kolo_shared_memo_place(key, a->count, a->in, a->out);
+    struct kolo_shared_memo *m = &c->programs.shared_memo[own];
+    if (m->bound != NULL && !is_of_call(m, a, key)) {
+        struct kolo_shared_memo *neighbour = &c->programs.shared_memo[kolo_memo_neighbour(own)];
+        const struct kolo_shared_memo moved = *m;
+        *m = *neighbour; /* whose `peer` is used again */
+        *neighbour = moved;
+        note(moved.cached->shared_memos, kolo_memo_neighbour(own));
+    }
+    return m;
 }
 
 static void learn_shared(struct kolo_call *call, uint64_t key)
 {
     struct kolo_comm *c = call->base.comm;
-    struct kolo_shared_memo *m = &c->programs.shared_memo[kolo_shared_memo_place(
-        key, call->args.count, call->args.in, call->args.out)];
+    struct kolo_shared_memo *m = make_shared_room(c, &call->args, key);
     m->key = key;
     m->count = call->args.count;
     m->in = call->args.in;
@@ -66,6 +110,33 @@ static void learn_shared(struct kolo_call *call, uint64_t key)
     m->frees = kolo_mem_frees();
     kolo_call_make_entry(call, &m->entry);
     learn_peers(call, m);
+}
+
+static bool has_numbers(const struct kolo_memo *m, uint64_t key, size_t count)
+{
+    return m->bound != NULL && m->key == key && m->count == count;
+}
+
+const struct kolo_memo *kolo_memo_find(const struct kolo_comm *c, uint64_t key, size_t count)
+{
+    const size_t own = kolo_memo_place(key, count);
+    const struct kolo_memo *m = &c->programs.memo[own];
+    if (!has_numbers(m, key, count)) {
+        m = &c->programs.memo[kolo_memo_neighbour(own)];
+    }
+    return has_numbers(m, key, count) ? m : NULL;
+}
+
+/* As make_shared_room(). */
+static struct kolo_memo *make_room(struct kolo_comm *c, uint64_t key, size_t count)
+{
+    const size_t own = kolo_memo_place(key, count);
+    struct kolo_memo *m = &c->programs.memo[own];
+    if (m->bound != NULL && !has_numbers(m, key, count)) {
+        c->programs.memo[kolo_memo_neighbour(own)] = *m;
+        note(m->cached->memos, kolo_memo_neighbour(own));
+    }
+    return m;
 }
 
 void kolo_memo_learn(struct kolo_call *call)
@@ -76,10 +147,12 @@ void kolo_memo_learn(struct kolo_call *call)
         return;
     }
     const bool reduces = call->extent.reduces;
-    c->programs.memo[kolo_memo_place(key, call->args.count)] = (struct kolo_memo){
+    struct kolo_memo *m = make_room(c, key, call->args.count);
+    *m = (struct kolo_memo){
         .key = key,
         .count = call->args.count,
         .bound = call->bound,
+        .cached = call->cached,
         .exchange = call->uses_entries ? NULL : call->bound->exchange,
         .how = {.reduce = reduces ? kolo_reduce_kernel(call->args.type, call->args.op) : NULL,
                 .divisor = reduces && call->args.op == KOLO_AVG ? (unsigned)c->ranks.nranks : 0,
@@ -91,7 +164,7 @@ void kolo_memo_learn(struct kolo_call *call)
         .entries = call->uses_entries,
         .asks = !c->programs.sharing && kolo_call_may_have_entries(call),
         .steps = !kolo_exec_is_plain(call->prog)};
-    struct kolo_memo *m = &c->programs.memo[kolo_memo_place(key, call->args.count)];
+    note(call->cached->memos, (size_t)(m - c->programs.memo));
     const bool simple = !m->entries && !m->asks && !m->steps && !c->options.logs_calls &&
                         c->options.cuda_ordinal == KOLO_HOST;
     m->simple_key = simple ? key : KOLO_NOT_SIMPLE;
@@ -100,16 +173,38 @@ void kolo_memo_learn(struct kolo_call *call)
     }
 }
 
-void kolo_memo_forget(struct kolo_comm *c, const struct kolo_bound *bound)
+static void empty(struct kolo_memo *m)
+{
+    m->bound = NULL;
+    m->exchange = NULL;
+    m->simple_key = KOLO_NOT_SIMPLE;
+}
+
+static void forget_all(struct kolo_comm *c)
 {
     for (int i = 0; i < KOLO_MEMOS; i++) {
-        if (bound == NULL || c->programs.memo[i].bound == bound) {
-            c->programs.memo[i].bound = NULL;
-            c->programs.memo[i].exchange = NULL;
-            c->programs.memo[i].simple_key = KOLO_NOT_SIMPLE;
+        empty(&c->programs.memo[i]);
+        c->programs.shared_memo[i].bound = NULL;
+    }
+}
+
+void kolo_memo_forget(struct kolo_comm *c, struct kolo_cached_bound *cached)
+{
+    if (cached == NULL) {
+        forget_all(c);
+        return;
+    }
+    for (int word = 0; word < KOLO_MEMOS / 64; word++) {
+        for (uint64_t left = cached->memos[word]; left != 0; left &= left - 1) {
+            struct kolo_memo *m = &c->programs.memo[word * 64 + __builtin_ctzll(left)];
+            if (m->cached == cached) {
+                empty(m);
+            }
         }
-        if (bound == NULL || c->programs.shared_memo[i].bound == bound) {
-            c->programs.shared_memo[i].bound = NULL;
+        for (uint64_t left = cached->shared_memos[word]; left != 0; left &= left - 1) {
+            struct kolo_shared_memo *m =
+                &c->programs.shared_memo[word * 64 + __builtin_ctzll(left)];
+            m->bound = m->cached == cached ? NULL : m->bound;
         }
     }
 }
@@ -131,15 +226,14 @@ bool kolo_memo_recall(struct kolo_call *call)
     if (call->args.op >= KOLO_OPS || call->args.v.all != NULL) {
         return false;
     }
-    const uint64_t key = kolo_memo_key(&call->args);
-    const struct kolo_memo *m = &c->programs.memo[kolo_memo_place(key, call->args.count)];
-    if (m->bound == NULL || m->key != key || m->count != call->args.count || m->entries ||
-        (m->asks && kolo_comm_must_ask(c))) {
+    const struct kolo_memo *m = kolo_memo_find(c, kolo_memo_key(&call->args), call->args.count);
+    if (m == NULL || m->entries || (m->asks && kolo_comm_must_ask(c))) {
         return false;
     }
     call->algo = m->bound->prog->plan->algo;
     call->prog = m->bound->prog;
     call->bound = m->bound;
+    call->cached = m->cached;
     call->run_elem = m->elem;
     call->signature = m->how.signature;
     return true;

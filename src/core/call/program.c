@@ -150,9 +150,11 @@ kolo_status kolo_call_find_prog(struct kolo_call *call, const struct kolo_plan *
 void kolo_call_forget(struct kolo_comm *c)
 {
     kolo_memo_destroy(c);
-    for (int i = 0; i < KOLO_BOUND_CACHE; i++) {
+    for (int i = 0; c->programs.bounds != NULL && i < KOLO_BOUNDS; i++) {
         kolo_bound_destroy(c->programs.bounds[i].bound);
     }
+    free(c->programs.bounds);
+    c->programs.bounds = NULL;
     while (c->programs.progs != NULL) {
         struct kolo_cached_prog *next = c->programs.progs->next;
         kolo_prog_destroy(c->programs.progs->prog);
@@ -236,22 +238,34 @@ static kolo_status bind_call(struct kolo_call *call, bool block, struct kolo_bou
     return st;
 }
 
-/* The bound program: the least recently used one of the cache makes room. */
+/* The first of the places where a bound program may be. */
+static struct kolo_cached_bound *places_of(const struct kolo_call *call, size_t count)
+{
+    const uintptr_t prog = (uintptr_t)call->prog / sizeof(void *);
+    const uint64_t hash = ((uint64_t)prog ^ (uint64_t)count * 64 ^ (uint64_t)call->run_elem ^
+                           (uint64_t)call->tile_bytes << 20) *
+                          UINT64_C(0x9E3779B97F4A7C15);
+    const size_t set = (size_t)(hash >> 40) % (KOLO_BOUNDS / KOLO_BOUND_WAYS);
+    return &call->base.comm->programs.bounds[set * KOLO_BOUND_WAYS];
+}
+
+/* The bound program: the least recently used one of its places makes room. */
 kolo_status kolo_call_find_bound(struct kolo_call *call, bool block)
 {
     struct kolo_comm *c = call->base.comm;
     const size_t count = kolo_call_run_elems(call, call->args.count);
-    struct kolo_cached_bound *oldest = &c->programs.bounds[0];
     if (call->args.v.all != NULL) {
         const kolo_status st = bind_call(call, block, &call->own_bound);
         call->bound = call->own_bound;
         return st;
     }
-    for (int i = 0; i < KOLO_BOUND_CACHE; i++) {
-        struct kolo_cached_bound *b = &c->programs.bounds[i];
+    struct kolo_cached_bound *place = places_of(call, count), *oldest = place;
+    for (int i = 0; i < KOLO_BOUND_WAYS; i++) {
+        struct kolo_cached_bound *b = &place[i];
         if (b->prog == call->prog && b->count == count && b->elem == call->run_elem &&
             b->tile_bytes == call->tile_bytes) {
             b->used = ++c->programs.uses;
+            call->cached = b;
             call->bound = b->bound;
             return KOLO_OK;
         }
@@ -260,10 +274,15 @@ kolo_status kolo_call_find_bound(struct kolo_call *call, bool block)
     struct kolo_bound *bound = NULL;
     const kolo_status st = bind_call(call, block, &bound);
     if (st == KOLO_OK) {
-        kolo_memo_forget(c, oldest->bound);
+        kolo_memo_forget(c, oldest);
         kolo_bound_destroy(oldest->bound);
-        *oldest = (struct kolo_cached_bound){
-            call->prog, count, call->run_elem, call->tile_bytes, ++c->programs.uses, bound};
+        *oldest = (struct kolo_cached_bound){.prog = call->prog,
+                                             .count = count,
+                                             .elem = call->run_elem,
+                                             .tile_bytes = call->tile_bytes,
+                                             .used = ++c->programs.uses,
+                                             .bound = bound};
+        call->cached = oldest;
         call->bound = bound;
     }
     return st;

@@ -15,10 +15,11 @@
 
 /* ---- a stream's queue ---- */
 
-void kolo_stream_push(struct kolo_stream_queue *s, struct kolo_queued *call)
+void kolo_stream_push(struct kolo_stream_queue *s, struct kolo_queued *call, uint64_t open_group)
 {
     atomic_fetch_add(&s->pending, 1);
     pthread_mutex_lock(&s->lock);
+    s->open_group = open_group;
     if (s->tail != NULL) {
         s->tail->stream_next = call;
     } else {

@@ -52,7 +52,7 @@ struct kolo_stream_queue {
     _Atomic int timeout_ms;         /* for calls that are queued later; 0: the communicator's */
     uint64_t open_group;            /* not 0: the queue holds only started messages of this group */
     struct kolo_stream_queue *next; /* in the progress thread's list */
-    bool listed;
+    _Atomic unsigned listed;        /* the fork generation and one; 0: it never was in that list */
 };
 
 static inline struct kolo_message_call *kolo_message_of(struct kolo_queued *queued)
@@ -90,7 +90,8 @@ void kolo_message_drive(struct kolo_message_call *call, bool turns);
 
 /* ---- a stream's queue ---- */
 
-void kolo_stream_push(struct kolo_stream_queue *s, struct kolo_queued *call);
+/* `open_group`: for struct kolo_stream_queue. */
+void kolo_stream_push(struct kolo_stream_queue *s, struct kolo_queued *call, uint64_t open_group);
 /* Take the call that heads its stream off it, and free it. The next one may run. */
 void kolo_stream_pop(struct kolo_queued *call);
 

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { KOLO_BOUND_CACHE = 128, KOLO_MEMOS = 64 };
+enum { KOLO_BOUNDS = 512, KOLO_BOUND_WAYS = 4, KOLO_MEMOS = 128 };
 
 struct kolo_algo;
 struct kolo_bound;
@@ -33,11 +33,12 @@ struct kolo_cached_prog {
     uint64_t links; /* hash of the link bits it was lowered for */
     struct kolo_prog *prog;
 };
-struct kolo_cached_bound {
+struct kolo_cached_bound { /* in one of the KOLO_BOUND_WAYS places that its numbers give */
     const struct kolo_prog *prog;
     size_t count, elem, tile_bytes;
     uint64_t used;
     struct kolo_bound *bound;
+    uint64_t memos[KOLO_MEMOS / 64], shared_memos[KOLO_MEMOS / 64]; /* bits: those that had it */
 };
 
 struct kolo_programs {                    /* by who holds queue.busy */
@@ -45,7 +46,7 @@ struct kolo_programs {                    /* by who holds queue.busy */
     struct kolo_shared_memo *shared_memo; /* [KOLO_MEMOS] */
     struct kolo_cached_plan *plans;
     struct kolo_cached_prog *progs;
-    struct kolo_cached_bound bounds[KOLO_BOUND_CACHE];
+    struct kolo_cached_bound *bounds; /* [KOLO_BOUNDS] */
     uint64_t uses;
     bool sharing;   /* large calls look at what memory is shared; alike on all ranks */
     bool announced; /* this rank has said from when on */

@@ -33,6 +33,7 @@ static struct {
     unsigned submitted; /* counts calls that did not end at once */
     unsigned looks;     /* of the thread since it saw `seen` calls */
     unsigned seen;
+    unsigned doubled; /* how often the time between two of these looks has been doubled */
     unsigned generation;
 } progress = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -173,10 +174,11 @@ static void pause_round(struct kolo_pauses *pauses, unsigned polls, pthread_cond
 }
 
 /* The progress thread has no work; progress.lock is held. A wake-up costs the caller more than a
- * short call, and takes the core from it if there is no idle core. */
+ * short call, and takes the core from it if there is no idle core. So looks become rare while calls
+ * end without this thread. */
 static void stand_by(void)
 {
-    enum { LOOK_NS = 200 * 1000, LOOKS = 10 };
+    enum { LOOK_NS = 200 * 1000, LOOKS = 10, DOUBLED = 2 };
     progress.looks = progress.seen == progress.submitted ? progress.looks + 1 : 0;
     progress.seen = progress.submitted;
     if (progress.looks > LOOKS) {
@@ -184,8 +186,13 @@ static void stand_by(void)
         return;
     }
     progress.stands_by = true;
-    doze(&progress.work, LOOK_NS);
+    doze(&progress.work, (long)LOOK_NS << progress.doubled);
     progress.stands_by = false;
+    if (progress.helpers > 0 || !has_work()) {
+        progress.doubled += progress.doubled < DOUBLED;
+    } else {
+        progress.doubled -= progress.doubled > 0;
+    }
 }
 
 /* A call has been queued; progress.lock is held. Whoever serves the streams looks at once, or soon
@@ -241,7 +248,11 @@ static void init_conditions(void)
 static kolo_status list_stream(struct kolo_stream_queue *s)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    const unsigned stamp = kolo_fork_generation() + 1;
     kolo_status st = KOLO_OK;
+    if (atomic_load_explicit(&s->listed, memory_order_acquire) == stamp) {
+        return KOLO_OK; /* and so the thread runs */
+    }
     pthread_once(&once, init_conditions);
     lock_progress();
     if (progress.generation != kolo_fork_generation()) { /* the thread stayed in the parent */
@@ -259,10 +270,10 @@ static kolo_status list_stream(struct kolo_stream_queue *s)
         }
         progress.running = st == KOLO_OK;
     }
-    if (st == KOLO_OK && !s->listed) {
+    if (st == KOLO_OK && atomic_load(&s->listed) != stamp) {
         s->next = progress.streams;
         progress.streams = s;
-        s->listed = true;
+        atomic_store(&s->listed, stamp);
     }
     pthread_mutex_unlock(&progress.lock);
     return st;
@@ -298,23 +309,22 @@ static void unlist_stream(struct kolo_stream_queue *s)
 
 /* Messages match in the order of their calls, whatever their streams. So a message that need not
  * wait for its stream starts here, not when the streams happen to be served. A message that cannot
- * start reports the error when its turn comes. */
-static void start_in_order(struct kolo_queued *call, struct kolo_stream_queue *s)
+ * start reports the error when its turn comes. The result is the stream's open group. */
+static uint64_t start_in_order(struct kolo_queued *call, struct kolo_stream_queue *s)
 {
+    if (!is_message(call)) {
+        return 0;
+    }
     pthread_mutex_lock(&s->lock);
-    const bool may =
-        is_message(call) && (s->head == NULL || (call->group != 0 && call->group == s->open_group));
+    const bool may = s->head == NULL || (call->group != 0 && call->group == s->open_group);
     pthread_mutex_unlock(&s->lock);
-    const bool started = may && kolo_message_start(kolo_message_of(call)) == KOLO_OK;
-    pthread_mutex_lock(&s->lock);
-    s->open_group = started ? call->group : 0;
-    pthread_mutex_unlock(&s->lock);
+    return may && kolo_message_start(kolo_message_of(call)) == KOLO_OK ? call->group : 0;
 }
 
 kolo_status kolo_stream_submit(struct kolo_queued *call, struct kolo_stream_queue *s)
 {
     KOLO_TRY(list_stream(s));
-    start_in_order(call, s);
+    const uint64_t open_group = start_in_order(call, s);
     call->stream = s;
     call->stream_next = NULL;
     call->timeout_ms = atomic_load_explicit(&s->timeout_ms, memory_order_relaxed);
@@ -323,7 +333,7 @@ kolo_status kolo_stream_submit(struct kolo_queued *call, struct kolo_stream_queu
     }
     lock_progress();
     const bool first = atomic_load_explicit(&s->pending, memory_order_acquire) == 0;
-    kolo_stream_push(s, call);
+    kolo_stream_push(s, call, open_group);
     if (call->kind == KOLO_QUEUED_COLLECTIVE) {
         kolo_queue_push(call);
     }

@@ -62,7 +62,9 @@ void kolo_failure_peer_failed(void *comm, int rank, int32_t reason)
 static void note_end(struct kolo_comm *c, int rank, int end)
 {
     int none = 0;
-    (void)atomic_compare_exchange_strong(&c->member[rank].end, &none, end + 1);
+    if (atomic_compare_exchange_strong(&c->member[rank].end, &none, end + 1)) {
+        atomic_fetch_add(&c->health.ends, 1);
+    }
 }
 
 static bool has_left(const struct kolo_comm *c, int rank)
@@ -104,6 +106,7 @@ void kolo_failure_peer_lost(void *comm, int rank, const char *what, int error)
              error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
     if (error == 0 || error == ECONNRESET || error == EPIPE || error == ECONNREFUSED) {
         atomic_store(&c->member[rank].lost, true); /* not if a connection alone is lost: it lives */
+        atomic_fetch_add(&c->health.ends, 1);
     }
     if (error == ESHUTDOWN) { /* that ends the communicator only if somebody needs the rank */
         kolo_failure_peer_left(c, rank);

@@ -32,6 +32,19 @@ bool kolo_gone_is(const struct kolo_comm *c, int q)
     return has_ended(c, q) || has_left(c, q);
 }
 
+bool kolo_gone_has_news(const struct kolo_comm *c, uint32_t *seen)
+{
+    const struct kolo_board *board = c->health.board;
+    uint32_t now = 1 + atomic_load_explicit(&c->health.ends, memory_order_acquire);
+    if (board != NULL) { /* each of them only grows */
+        now += atomic_load_explicit(&board->fates, memory_order_acquire) +
+               atomic_load_explicit(&board->leaves, memory_order_acquire);
+    }
+    const bool has = now != *seen;
+    *seen = now;
+    return has;
+}
+
 /* The rank whose end is this communicator's verdict, if there is one; -1: none. */
 static int rank_of_verdict(const struct kolo_comm *c)
 {
@@ -66,6 +79,7 @@ int kolo_gone_find(const struct kolo_comm *c, const int *ranks, int n)
 void kolo_gone_note(struct kolo_comm *c, int q)
 {
     atomic_store(&c->member[q].lost, true);
+    atomic_fetch_add(&c->health.ends, 1);
 }
 
 void kolo_gone_say(const struct kolo_comm *c, int q, char *out, size_t room)

@@ -11,6 +11,9 @@ bool kolo_gone_is(const struct kolo_comm *c, int q);
 /* The first i of n for which ranks[i] is the number of another rank that is gone; ranks NULL: of the
  * ranks 0 to n - 1. Negative numbers are passed over. -1: there is none. */
 int kolo_gone_find(const struct kolo_comm *c, const int *ranks, int n);
+/* Whether kolo_gone_find() may find more than when *seen (at first 0) was written here. Who asks often
+ * is spared the look at all ranks. */
+bool kolo_gone_has_news(const struct kolo_comm *c, uint32_t *seen);
 /* Note that rank q is gone: others have told it. */
 void kolo_gone_note(struct kolo_comm *c, int q);
 /* "rank 3 (pid 4711) died", "... left", or what is known without a board: "... died or left". */

@@ -25,7 +25,9 @@ void kolo_look_lose_rank(struct kolo_comm *c, int q, bool lives)
     if (slot != NULL) { /* first: the others know it even if this process dies before it fails */
         kolo_fate_note(c->health.board, slot, lives ? KOLO_FATE_CLOSED : KOLO_FATE_DIED);
     }
-    if (atomic_exchange(&c->member[q].lost, true) || !is_here) {
+    const bool was_lost = atomic_exchange(&c->member[q].lost, true);
+    atomic_fetch_add(&c->health.ends, was_lost ? 0 : 1);
+    if (was_lost || !is_here) {
         return; /* it has left, or may have left, or never came, which the rendezvous reports */
     }
     kolo_say_rank(c, q, who, sizeof who);

@@ -11,6 +11,7 @@
 
 struct kolo_board;
 struct kolo_board_slot;
+struct kolo_lone_slot;
 struct kolo_segment;
 struct kolo_comm;
 
@@ -26,15 +27,16 @@ struct kolo_health {
     struct kolo_board_slot *slot; /* this rank's; its own where there is no board */
     struct kolo_board *board;     /* of this host's members; NULL: none */
     struct kolo_segment *own_board;
-    struct kolo_board_slot *own_slot;
+    struct kolo_lone_slot *own_slot;
     struct kolo_comm *next; /* in the watchdog's list */
     bool watched;
     bool sees_all; /* this process sees those of all members on the board in /proc */
     struct kolo_ring ring;
-    uint32_t seen_fates; /* of the board; under the watchdog's lock */
-    uint64_t seen_calls; /* of all members when the watchdog last compared their calls */
-    uint64_t told_calls; /* of this rank, when it last told other hosts */
-    _Atomic int differs; /* 1 + the rank whose call differs from this rank's; 0: none */
+    _Atomic uint32_t ends; /* times that a member's `lost` or `end` was set; grows after it */
+    uint32_t seen_fates;   /* of the board; under the watchdog's lock */
+    uint64_t seen_calls;   /* of all members when the watchdog last compared their calls */
+    uint64_t told_calls;   /* of this rank, when it last told other hosts */
+    _Atomic int differs;   /* 1 + the rank whose call differs from this rank's; 0: none */
     struct kolo_call_sign differing; /* that call; before `differs` */
     uint64_t warned;                 /* number of the last call of which a straggler was told */
     /* Of a wait for rank q, at q % KOLO_AWAITED: 1 + the rank that the wait depends on in the end,

@@ -61,6 +61,10 @@ static void lay_out(const struct kolo_comm *c, struct kolo_board *board, int nsl
 {
     board->version = KOLO_BOARD_VERSION;
     board->nslots = (uint32_t)nslots;
+    for (int i = 0; i < nslots; i++) {
+        board->slot[i].records_at =
+            kolo_board_records_at(nslots, i) - ((size_t)((char *)&board->slot[i] - (char *)board));
+    }
     board->nranks = c->ranks.nranks;
     board->comm = c->ranks.id;
     (void)snprintf(board->name, sizeof board->name, "%s", c->ranks.name);
@@ -154,5 +158,6 @@ void kolo_board_leave(struct kolo_comm *c)
 {
     if (c->health.board != NULL) {
         atomic_store(&c->health.slot->presence, KOLO_PRESENCE_LEFT);
+        atomic_fetch_add(&c->health.board->leaves, 1);
     }
 }

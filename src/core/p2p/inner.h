@@ -22,6 +22,7 @@
 #include "core/failure/failure.h"
 #include "core/p2p/p2p.h"
 #include "exec/lower/limits.h"
+#include "util/copy.h"
 
 #include <string.h>
 
@@ -140,13 +141,6 @@ void kolo_p2p_forget(struct kolo_p2p *p2p);
 static inline uint32_t kolo_p2p_charge(size_t bytes)
 {
     return (uint32_t)(KOLO_P2P_RECORD + bytes);
-}
-/* Copy a message. An empty one may have no memory. */
-static inline void kolo_p2p_copy(void *to, const void *from, size_t bytes)
-{
-    if (bytes > 0) {
-        memcpy(to, from, bytes);
-    }
 }
 
 /* Post a request. If that fails, the request gets the error as its status, so that no wait for it

@@ -44,7 +44,7 @@ static void hand_over(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer, struct k
                       int tag, size_t bytes, const void *data)
 {
     const bool fits = kolo_p2p_describe(op, peer->rank, tag, bytes);
-    kolo_p2p_copy(op->buf, data, fits ? bytes : 0);
+    kolo_copy(op->buf, data, fits ? bytes : 0);
     op->end = fits ? KOLO_OK : KOLO_ERR_INVALID;
     release(p2p, peer, bytes);
 }
@@ -119,7 +119,7 @@ static kolo_status arrive_short(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer
     if (kept == NULL) {
         return KOLO_ERR_SYSTEM;
     }
-    kolo_p2p_copy(kept->data, h->payload, h->bytes);
+    kolo_copy(kept->data, h->payload, h->bytes);
     kolo_p2p_keep(p2p, peer, kept);
     return kolo_p2p_expect_header(peer);
 }

@@ -133,7 +133,7 @@ static bool window_has(const struct kolo_p2p_peer *peer, size_t bytes)
 void kolo_p2p_pass(struct kolo_p2p_op *send, struct kolo_p2p_op *recv)
 {
     const bool fits = kolo_p2p_describe(recv, send->peer, send->tag, send->bytes);
-    kolo_p2p_copy(recv->buf, send->buf, fits ? send->bytes : 0);
+    kolo_copy(recv->buf, send->buf, fits ? send->bytes : 0);
     recv->end = fits ? KOLO_OK : KOLO_ERR_INVALID;
 }
 
@@ -158,7 +158,7 @@ static kolo_status send_self(struct kolo_p2p *p2p, struct kolo_p2p_peer *self,
     kept->ready = !whole;
     kept->self = whole ? NULL : op;
     if (whole) {
-        kolo_p2p_copy(kept->data, op->buf, op->bytes);
+        kolo_copy(kept->data, op->buf, op->bytes);
         self->charged += kolo_p2p_charge(op->bytes);
     }
     kolo_p2p_keep(p2p, self, kept);
@@ -175,7 +175,7 @@ static kolo_status send_eager(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer,
         peer->unheard = true;
         atomic_fetch_add_explicit(&p2p->unheard, 1, memory_order_relaxed);
     }
-    kolo_p2p_copy(op->header.payload, op->buf, whole ? op->bytes : 0);
+    kolo_copy(op->header.payload, op->buf, whole ? op->bytes : 0);
     KOLO_TRY(kolo_p2p_post_header(peer, KOLO_P2P_KIND_EAGER, &op->header, &op->req[0]));
     if (!whole) {
         KOLO_TRY(kolo_p2p_post_send(peer, KOLO_P2P_CONTROL, op->buf, op->bytes, &op->req[1]));

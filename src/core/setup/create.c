@@ -92,8 +92,7 @@ static kolo_status comm_new(int nranks, int rank, const struct kolo_config *conf
     c->member = calloc((size_t)nranks, sizeof *c->member);
     c->layout.order = calloc((size_t)nranks, sizeof *c->layout.order);
     c->ranks.place = calloc((size_t)nranks, sizeof *c->ranks.place);
-    c->health.slot = c->health.own_slot =
-        aligned_alloc(_Alignof(struct kolo_board_slot), sizeof *c->health.own_slot);
+    c->health.own_slot = aligned_alloc(_Alignof(struct kolo_lone_slot), sizeof *c->health.own_slot);
     if (st == KOLO_OK && (c->member == NULL || c->layout.order == NULL || c->ranks.place == NULL ||
                           c->health.own_slot == NULL || !kolo_memo_create(c))) {
         st = kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", nranks);
@@ -103,6 +102,8 @@ static kolo_status comm_new(int nranks, int rank, const struct kolo_config *conf
         return st;
     }
     memset(c->health.own_slot, 0, sizeof *c->health.own_slot);
+    c->health.own_slot->it.records_at = offsetof(struct kolo_lone_slot, record);
+    c->health.slot = &c->health.own_slot->it;
     c->links.exec_env.blamed = -1;
     kolo_failure_observe(c, abort_path, c);
     kolo_log_start(c);

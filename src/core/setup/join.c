@@ -309,10 +309,10 @@ static kolo_status find_costs(int cores, const struct kolo_host *host, struct ko
         return kolo_costs_parse(given, out)
                    ? KOLO_OK
                    : kolo_fail(KOLO_ERR_INVALID,
-                               "KOLO_COSTS is \"%s\"; it is a list such as "
-                               "cores=2,latency_us=0.2,copy_gbs=10,reduce_gbs=10,step_us=0.01,"
-                               "switch_us=1, and beyond an L3 numa_latency_us=0.1,numa_gbs=7,"
-                               "package_latency_us,package_gbs,host_latency_us,host_gbs,cross_gbs",
+                               "KOLO_COSTS is \"%s\"; it is a list such as cores=2,latency_us=0.2,"
+                               "copy_gbs=10,reduce_gbs=10,step_us=0.01,switch_us=1; beyond an L3 "
+                               "numa_, package_ and host_latency_us and _gbs, and cross_gbs; "
+                               "between hosts net_latency_us,net_gbs,net_message_us",
                                given);
     }
     pthread_mutex_lock(&measured.lock);

@@ -11,6 +11,7 @@
  * other rank could tell them of. A call that finds an end fails. The caller excludes this rank, too,
  * and calls again. After the last of these calls all survivors have excluded the same ranks. */
 #include "core/agree/agree.h"
+#include "core/board/gathering.h"
 #include "core/failure/failure.h"
 #include "core/health/gone.h"
 #include "core/setup/create.h"
@@ -18,12 +19,15 @@
 
 #include <stdlib.h>
 
+enum { GATHER_US = 500 * 1000, GATHER_LOOK_MS = 50 };
+
 struct survivors {
     struct kolo_meet_parent parent; /* first: the meeting sees only this member */
     struct kolo_comm *comm;
     int *ranks; /* [nranks] in comm, by the number in the new communicator */
     int nranks, me;
-    unsigned aborts; /* of comm, before */
+    unsigned aborts;    /* of comm, before */
+    uint32_t seen_ends; /* kolo_gone_has_news() */
     struct kolo_probe probe;
 };
 
@@ -78,7 +82,9 @@ static kolo_status may_wait(struct kolo_meet_parent *parent, enum kolo_meet_step
     if (step == (s->me == 0 ? KOLO_MEET_JOINED : KOLO_MEET_SEEKING)) {
         kolo_probe_step(&s->probe, s->comm, s->ranks, s->nranks);
     }
-    const int gone = joining ? kolo_gone_find(s->comm, s->ranks, s->nranks) : -1;
+    const int gone = joining && kolo_gone_has_news(s->comm, &s->seen_ends)
+                         ? kolo_gone_find(s->comm, s->ranks, s->nranks)
+                         : -1;
     if (gone < 0) {
         return KOLO_OK;
     }
@@ -117,12 +123,27 @@ static kolo_status note_end(const struct survivors *s)
                      "%s before the new communicator stood: it must be excluded, too", who);
 }
 
+/* Where ranks share cores, wait for a while until all survivors of this host have come. */
+static kolo_status gather(struct survivors *s, int nexclude)
+{
+    const uint32_t number = (uint32_t)nexclude + 1; /* a survivor that comes again excludes more */
+    const double until = kolo_now_us() + GATHER_US;
+    bool all = !s->comm->links.exec_env.crowded;
+    kolo_gathering_come(s->comm, number);
+    while (!all && kolo_now_us() < until) {
+        KOLO_TRY(may_wait(&s->parent, KOLO_MEET_SEEKING));
+        all = kolo_gathering_await(s->comm, number, s->ranks, s->nranks, GATHER_LOOK_MS);
+    }
+    return KOLO_OK;
+}
+
 static kolo_status meet_again(struct survivors *s, const int *exclude, int nexclude,
                               const struct kolo_config *config, struct kolo_comm **out)
 {
     struct kolo_meet meet;
     KOLO_TRY(find_survivors(s, exclude, nexclude));
     KOLO_TRY(may_wait(&s->parent, KOLO_MEET_SEEKING));
+    KOLO_TRY(gather(s, nexclude));
     KOLO_TRY(name_meeting(s, exclude, nexclude, &meet));
     const struct kolo_config as_parent = kolo_create_config(s->comm);
     return kolo_create_at(&meet, s->nranks, s->me, s->me == 0, config != NULL ? config : &as_parent,

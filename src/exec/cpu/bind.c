@@ -314,6 +314,37 @@ static void bind_ops(struct kolo_bound *b, const struct kolo_exec_env *env)
     }
 }
 
+/* Whether a wait is for one line of each peer. */
+static bool meets_all(const struct kolo_bound *b, const struct kolo_bound_op *op, int nranks)
+{
+    const struct kolo_bound_at *at = &b->at[op->first];
+    if (op->code != KOLO_DO_WAIT || op->nsrc != nranks - 1 || op->nsrc > MAX_OPERANDS) {
+        return false;
+    }
+    for (unsigned i = 0; i < op->nsrc; i++) {
+        for (unsigned k = 0; k < i; k++) {
+            if (at[k].rank == at[i].rank) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* What kolo_exec_once() makes short: moves of one or two sources into one destination, with ordinary
+ * stores, and waits for all peers. */
+static void bind_simple(struct kolo_bound *b, const struct kolo_exec_env *env)
+{
+    for (uint32_t i = 0; b->at_once && i < b->prog->nops; i++) {
+        struct kolo_bound_op *op = &b->op[i];
+        if (op->code == KOLO_DO_MOVE && op->nsrc <= 2 && op->ndst == 1 && !op->odd &&
+            op->past == 0 && b->extents.elem > 0) {
+            op->simple_count = op->last_len / (uint32_t)b->extents.elem;
+        }
+        op->meets_all = meets_all(b, op, env->nranks);
+    }
+}
+
 static kolo_status copy_extents(struct kolo_bound *b, const struct kolo_extents *l)
 {
     const size_t n = (size_t)(l->nranks > l->chunks ? l->nranks : l->chunks);
@@ -370,6 +401,7 @@ kolo_status kolo_bind(const struct kolo_prog *prog, const struct kolo_extents *e
     kolo_store_bind(b, env);
     b->chooses = b->stores.matters || b->stores.leads;
     b->at_once = b->once && !b->chooses;
+    bind_simple(b, env);
     KOLO_TRY_GOTO(st, kolo_exchange_bind(b, env), err_destroy);
     *out = b;
     return KOLO_OK;

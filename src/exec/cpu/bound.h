@@ -22,6 +22,8 @@ struct kolo_bound_op {
     uint8_t past; /* stores to user memory bypass the caches: enum kolo_past */
     uint16_t nsrc, ndst;
     uint32_t first, len, last_len; /* bytes of a full tile and of the last one */
+    uint32_t simple_count; /* elements of a move that kolo_exec_once() makes by itself; else 0 */
+    bool meets_all;        /* a wait for a line of every peer */
     int32_t peer;
     uint32_t index, uop;
 };

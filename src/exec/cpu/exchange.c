@@ -4,6 +4,7 @@
  * their order, and little else: the call takes the time of its flags. */
 #include "exec/cpu/parts.h"
 #include "exec/cpu/signal.h"
+#include "util/copy.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A move carries the bytes of one op from its sources into its destinations. */
 #include "exec/cpu/parts.h"
+#include "util/copy.h"
 
 #include <stdlib.h>
 

@@ -3,24 +3,29 @@
  * of exec.c but never resume one, so a call of a few bytes costs little more than its flags. */
 #include "exec/cpu/parts.h"
 #include "exec/cpu/signal.h"
+#include "util/copy.h"
 
 #include <string.h>
-
-enum { FEW_BYTES = 64 };
 
 static inline kolo_status move(const struct kolo_exec *x, const struct kolo_bound_op *op,
                                const struct tile *tile)
 {
     const struct kolo_bound_at *at = &x->bound->at[op->first];
-    if (op->nsrc + op->ndst == 2 && op->last_len <= FEW_BYTES && !op->odd && x->divisor <= 1) {
-        const char *src = address(x, tile, &at[0]);
-        char *dst = address(x, tile, &at[1]);
-        if (dst != src) { /* in place a move onto itself is skipped: peers may be reading */
-            kolo_copy(dst, src, op->last_len);
-        }
+    const unsigned divisor = op->last ? x->divisor : 0;
+    if (op->simple_count == 0 || (op->nsrc == 1 && divisor > 1)) {
+        return kolo_exec_move(x, op, tile);
+    }
+    const char *const src = address(x, tile, &at[0]);
+    if (op->nsrc == 2) {
+        const void *both[2] = {src, address(x, tile, &at[1])};
+        x->reduce(address(x, tile, &at[2]), both, 2, op->simple_count, divisor);
         return KOLO_OK;
     }
-    return kolo_exec_move(x, op, tile);
+    char *const dst = address(x, tile, &at[1]);
+    if (dst != src) { /* in place a move onto itself is skipped: peers may be reading */
+        kolo_copy(dst, src, op->last_len);
+    }
+    return KOLO_OK;
 }
 
 static inline kolo_status wait_for_lines(struct kolo_exec *x, const struct kolo_bound_op *op,
@@ -36,7 +41,12 @@ static inline kolo_status wait_for_lines(struct kolo_exec *x, const struct kolo_
         if (KOLO_UNLIKELY(line->chain != x->chain)) {
             return kolo_mismatch(x->env, q);
         }
-        saw_done(x->env, q, line->done);
+        if (!op->meets_all) {
+            saw_done(x->env, q, line->done);
+        }
+    }
+    if (op->meets_all) { /* a rank that signals has finished all tiles before this one */
+        x->env->all_done = tile->epoch;
     }
     return KOLO_OK;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Reduction, conversion and copy of host memory: the work of a MOVE on bytes.
+/* Reduction and conversion of host memory: the work of a MOVE on bytes.
  *
  * Each pair of type and operation has one kernel, compiled from one source for plain C, AVX2 and
  * AVX-512. At run time the library chooses the best one that the machine runs.
@@ -42,42 +42,6 @@ void kolo_scale(enum kolo_type type, void *dst, const void *src, size_t count, c
  * beyond 464. */
 void kolo_widen(enum kolo_type type, float *dst, const void *src, size_t count);
 void kolo_narrow(enum kolo_type type, void *dst, const float *src, size_t count);
-
-/* Copy memory that does not overlap. On x86 copies from 512 bytes on use `rep movsb`. It takes the
- * lines that it overwrites without reading them, which pays if another core had read them. */
-void kolo_copy_long(void *dst, const void *src, size_t bytes);
-static inline void kolo_copy(void *dst, const void *src, size_t bytes)
-{
-    char *to = (char *)dst;
-    const char *from = (const char *)src;
-    if (bytes == 8) { /* most calls of a few bytes */
-        memcpy(to, from, 8);
-    } else if (bytes > 64) {
-        kolo_copy_long(dst, src, bytes);
-    } else if (bytes >= 32) { /* from both ends, overlapping in the middle */
-        memcpy(to, from, 32);
-        memcpy(to + bytes - 32, from + bytes - 32, 32);
-    } else if (bytes >= 16) {
-        memcpy(to, from, 16);
-        memcpy(to + bytes - 16, from + bytes - 16, 16);
-    } else if (bytes > 8) {
-        memcpy(to, from, 8);
-        memcpy(to + bytes - 8, from + bytes - 8, 8);
-    } else if (bytes >= 4) {
-        memcpy(to, from, 4);
-        memcpy(to + bytes - 4, from + bytes - 4, 4);
-    } else {
-        for (size_t i = 0; i < bytes; i++) {
-            to[i] = from[i];
-        }
-    }
-}
-
-/* Copy past the caches: whole lines of dst are neither read nor kept. Use it for bytes that no core
- * reads soon. These stores are not ordered with other stores. So call kolo_copy_fence() before you
- * signal that the bytes are there. */
-void kolo_copy_past(void *dst, const void *src, size_t bytes);
-void kolo_copy_fence(void);
 
 /* The chosen instruction set: "avx512", "avx2" or "generic". KOLO_ISA, one of these names, lowers
  * it. */

@@ -6,12 +6,11 @@
  *   the calls of all ranks in a group, and need not wait. Events join the streams before the kernel
  *   and fork them after it. So nothing on the GPU waits for a call of the driver that is still to
  *   come: that call might not get past a call that waits for the GPU, such as cuMemFree.
- * - In a graph, and below the hierarchical path, each rank enqueues its own call, without meeting.
- *   Operations in the rank's stream write the addresses of its buffers and the flag `arrived` into
- *   a pinned table, and wait for the flag `done`. Rank 0's stream waits for `arrived` of all
- *   ranks, runs the kernel, and sets `done` of all ranks. One side sets a flag to 1 and the other
- *   side sets it back to 0. All values are constants, so a graph that captured the calls can be
- *   launched many times.
+ * - In a graph each rank enqueues its own call, without meeting. Operations in the rank's stream
+ *   write the addresses of its buffers and the flag `arrived` into a pinned table, and wait for the
+ *   flag `done`. Rank 0's stream waits for `arrived` of all ranks, runs the kernel, and sets `done`
+ *   of all ranks. One side sets a flag to 1 and the other side sets it back to 0. All values are
+ *   constants, so a graph that captured the calls can be launched many times.
  *
  * Sends, receives, and v-forms whose counts not all ranks know are copies: see p2p.h.
  *

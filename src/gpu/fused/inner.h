@@ -27,7 +27,7 @@ struct kolo_fused_recent { /* a call that some rank made, to compare the other r
     enum kolo_coll coll;
     enum kolo_type type;
     size_t count;
-    bool apart; /* each rank enqueues its own part: in graphs, and below the hierarchical path */
+    bool apart;         /* each rank enqueues its own part: in graphs */
     uint64_t shared_by; /* ranks that made it, and their streams */
     kolo_stream stream[KOLO_FUSED_RANKS];
 };

@@ -19,6 +19,9 @@
  * doi:10.1109/IPDPS.2000.846009. The remainder that S does not divide is less than 16 bytes and an
  * element a rank. It goes whole in each group, and between the last ranks of the groups.
  *
+ * The threads of ranks that share a GPU meet on the host for each step inside their group, as in
+ * fused/meet.c: see run.c.
+ *
  * Float sums are rounded once in each layer, and an average is the average of the groups' averages.
  * These are not the bits of one layer. So a deterministic communicator does not use this path. All
  * other results are exact. */
@@ -37,6 +40,9 @@ enum kolo_hier_way { KOLO_HIER_FUSED, KOLO_HIER_P2P, KOLO_HIER_HIER, KOLO_HIER_P
 struct kolo_hier_calls { /* calls into the GPU path of a layer */
     kolo_status (*enqueue)(struct kolo_comm *layer, const struct kolo_gpu_call *call,
                            struct kolo_counts *v);
+    /* Enqueue call[i] of layer[i], which are n ranks of one fused path; wait for the other ranks. */
+    kolo_status (*meet)(struct kolo_comm *const *layer, const struct kolo_gpu_call *const *call,
+                        int n);
     enum kolo_hier_way (*way)(const struct kolo_comm *layer);
     /* From now on a failure of the layer may name `ranks` more ranks, behind the layer's own. */
     void (*widen)(struct kolo_comm *layer, int ranks);
@@ -70,8 +76,14 @@ void kolo_hier_path_close(struct kolo_hier_path *layers, int timeout_ms);
 
 /* Whether this path takes a call. All ranks get the same answer. */
 bool kolo_hier_path_take(const struct kolo_hier_path *layers, const struct kolo_gpu_call *call);
-/* Enqueue a call that it takes. Errors: those of kolo_gpu_path_enqueue(). */
-kolo_status kolo_hier_path_enqueue(struct kolo_hier_path *layers, const struct kolo_gpu_call *call);
+struct kolo_hier_part {          /* a call of a rank */
+    struct kolo_hier_path *path; /* of the rank */
+    const struct kolo_gpu_call *call;
+};
+/* Enqueue calls of n ranks of one communicator, which the path takes. If the ranks of a group share
+ * a GPU, this waits for the calls of the group's other ranks. Errors: those of
+ * kolo_gpu_path_enqueue(). */
+kolo_status kolo_hier_path_enqueue(const struct kolo_hier_part *part, int n);
 
 /* End the layers of a communicator that has failed. Never blocks. */
 void kolo_hier_path_abort(struct kolo_hier_path *layers);

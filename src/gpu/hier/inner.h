@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The hierarchical path, as hier_path.c (layers) and steps.c (calls) see it. */
+/* The hierarchical path, as hier_path.c (layers), steps.c (the steps of a call) and run.c (which
+ * enqueues them) see it. */
 #ifndef KOLO_GPU_HIER_INNER_H
 #define KOLO_GPU_HIER_INNER_H
 
@@ -36,6 +37,29 @@ struct kolo_hier_path {
     pthread_mutex_t gate;  /* of `closed`, and while one layer's failure ends the other */
     bool closed;           /* the layers are being destroyed */
 };
+
+struct kolo_hier_step {      /* a call of a layer, or copies into the scratch */
+    struct kolo_comm *layer; /* NULL: copies */
+    struct kolo_gpu_call call;
+    struct kolo_counts v; /* owned; those of `call` */
+    /* Copies: elements [at, at + count) of the blocks of the group's ranks, one after the other. */
+    int group;
+    size_t at, count;
+};
+
+struct kolo_hier_run { /* a call of a rank, while its steps are enqueued */
+    struct kolo_hier_path *path;
+    const struct kolo_gpu_call *call;
+    bool meets; /* the threads of a group meet for the calls of `intra` */
+    struct kolo_hier_step *step;
+    int nsteps, room, next;
+};
+
+/* steps.c: add the steps of a call, which are the same on all ranks of a group but for those of
+ * `inter`. Errors: SYSTEM. */
+kolo_status kolo_hier_run_plan(struct kolo_hier_run *run);
+/* run.c: takes step->v in any case. Errors: SYSTEM. */
+kolo_status kolo_hier_run_add(struct kolo_hier_run *run, const struct kolo_hier_step *step);
 
 static inline int kolo_hier_size(const struct kolo_hier_path *l)
 {

@@ -103,6 +103,14 @@ static bool is_fast(const struct kolo_p2p_path *p, int ordinal)
            atomics != 0;
 }
 
+/* The most blocks of a call, as far as all ranks know it before they have met: what joins the GPUs
+ * comes from rank 0's plan. Rings are on links that not all pairs have. */
+static unsigned most_slices(const struct kolo_comm *c)
+{
+    const bool wired = c->layout.nrings > 1;
+    return c->layout.gpu_link == KOLO_GPU_PCIE && !wired ? PCIE_SLICES : NVLINK_SLICES;
+}
+
 /* Try the pairs of this rank and the ranks after it. */
 static bool try_pairs(struct kolo_p2p_path *p, const unsigned char (*uuid)[16])
 {
@@ -282,13 +290,14 @@ static void say_links(const struct kolo_p2p_path *p)
 {
     const enum kolo_gpu_link link = p->comm->layout.gpu_link;
     KOLO_LOG(INFO, INIT,
-             "GPU %d: %d ranks on a GPU each, over %s (%s), up to %u blocks a call; low-latency "
-             "kernels where a rank gets at most %zu bytes%s",
+             "GPU %d: %d ranks on a GPU each, over %s (%s), up to %u blocks a call, %zu KiB of "
+             "each GPU for it; low-latency kernels where a rank gets at most %zu bytes%s",
              p->gpu.ordinal, p->comm->ranks.nranks,
              !p->fast                    ? "PCIe"
              : link == KOLO_GPU_NVSWITCH ? "NVSwitch"
                                          : "NVLink",
-             link != KOLO_GPU_LINK_UNKNOWN ? "NVML" : "by native atomics", p->slices, p->ll_bytes,
+             link != KOLO_GPU_LINK_UNKNOWN ? "NVML" : "by native atomics", p->slices,
+             kolo_program_slab_bytes(&p->room) >> 10, p->ll_bytes,
              p->direct ? "; longer ones from buffer to buffer" : "");
     for (int q = 0; q < p->comm->ranks.nranks; q++) {
         if (q != p->comm->ranks.rank) {
@@ -362,10 +371,10 @@ kolo_status kolo_p2p_path_open(struct kolo_comm *comm, struct kolo_gpu *gpu,
     }
     p->comm = comm;
     p->fast = true;
-    p->slices = reserve_blocks(gpu, NVLINK_SLICES);
+    p->slices = reserve_blocks(gpu, most_slices(comm));
     p->room = (struct kolo_program_room){
         .nranks = (uint32_t)comm->ranks.nranks,
-        .slices = NVLINK_SLICES,
+        .slices = most_slices(comm),
         .inbox_bytes =
             INBOX_BYTES * (uint32_t)(comm->ranks.nranks < INBOXES ? comm->ranks.nranks : INBOXES),
         .scratch_bytes = SCRATCH_BYTES};
