@@ -59,10 +59,12 @@ def options():
     add("--sample-ms", type=float, default=4, help="length of a sample; at least one call (4)")
     add("--buffers", choices=("private", "shared"), default="private",
         help="shared: kolo uses kolo_mem_alloc(); the peers always use ordinary memory")
+    add("--behind", type=int, default=16, metavar="BYTES",
+        help="private buffers begin so many bytes behind a page (16, as malloc() places long ones)")
     add("--inputs", choices=("hot", "rewritten"), default="hot",
         help="rewritten: inputs are rewritten before each call, within the timed part")
     add("--link", choices=("any", "tcp"), default="any",
-        help="tcp: kolo, Open MPI and Gloo use TCP on the loopback, as between hosts")
+        help="tcp: kolo, Gloo and the MPI libraries use TCP on the loopback, as between hosts")
     add("--type", choices=TYPES, default="float32")
     add("--limit", type=float, default=20, help="longest time of a method for one answer, in seconds (20)")
     add("--beside", action="append", default=[], metavar="NAME=BUILD", help="compare with another build of kolo")
@@ -79,6 +81,9 @@ def options():
         parser.error(f"-c: {unknown[0]} is not one of {', '.join(COLLECTIVES)}")
     if not 2 <= given.ranks <= 64 or given.factor < 2 or given.rounds < 1 or given.minbytes < 1:
         parser.error("2 to 64 ranks, a factor of 2 or more, a round and a byte at least")
+    if not 0 <= given.behind < 4096 or given.behind % 16:
+        parser.error("--behind: a multiple of 16 below 4096")
+    os.environ["KOLO_COMPARE_BEHIND"] = str(given.behind)
     return given
 
 
@@ -94,11 +99,11 @@ def all_methods(given, folder):
         found.append(methods.kolo(other, name, tcp)(given.ranks))
     found += methods.open_mpi(build, given.ranks, machine.cores(), tcp)
     found += [m for m in methods.torch_ops(build, folder) if not tcp or m.family == "Gloo"]
+    found += methods.peers(build, given.ranks, tcp)
     if tcp:
         found += methods.wire(build, given.ranks)
     else:
         found += methods.mpich(build, given.ranks)
-        found += methods.peers(build, given.ranks)
         found += methods.floors(build, given.buffers == "shared", given.ranks > machine.cores())
     wanted = set(given.methods.split(",")) if given.methods else None
     return [m for m in found if is_wanted(m, wanted, set(given.without.split(",")))]
@@ -310,8 +315,8 @@ def measure(session, collective, size):
 def print_head(session):
     """What, where, with which versions."""
     given = session.given
-    print(f"# kolo beside its peers{', over TCP' if given.link == 'tcp' else ''}: {given.ranks} ranks, {given.type}, {given.buffers} buffers, {given.inputs} "
-          f"inputs; medians of {given.rounds} rounds of about {given.sample_ms:g} ms")
+    print(f"# kolo beside its peers{', over TCP' if given.link == 'tcp' else ''}: {given.ranks} ranks, {given.type}, {given.buffers} buffers, "
+          f"private ones {given.behind} bytes behind a page, {given.inputs} inputs; medians of {given.rounds} rounds of about {given.sample_ms:g} ms")
     for text in machine.describe():
         print(f"# {text}")
     for job in session.jobs:

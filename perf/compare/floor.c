@@ -46,16 +46,36 @@ static struct floor state;
 static char *shared_buffers; /* of the open point */
 static size_t shared_stride; /* bytes of a rank's buffers in shared_buffers */
 
+/* A sum of one input is a copy by a loop. */
+static void copy_by_loop(char *dst, const char *src, size_t bytes, bool streamed)
+{
+    const size_t to_line = -(uintptr_t)dst % 64, head = to_line < bytes ? to_line : bytes;
+    const size_t whole = (bytes - head) & ~(size_t)3;
+    const void *one[1] = {src + head};
+    memcpy(dst, src, head);
+    compare_sum_of(COMPARE_FLOAT32)(dst + head, one, 1, whole, streamed);
+    memcpy(dst + head + whole, src + head + whole, bytes - head - whole);
+}
+
+void floor_copy(void *dst, const void *src, size_t bytes)
+{
+#ifdef __x86_64__
+    const uintptr_t behind = ((uintptr_t)dst - (uintptr_t)src) % 4096;
+    if (bytes >= 1024 && (behind == 0 || behind >= 64)) {
+        __asm__ volatile("rep movsb" : "+D"(dst), "+S"(src), "+c"(bytes) : : "memory");
+        return;
+    }
+#endif
+    copy_by_loop(dst, src, bytes, false);
+}
+
 void floor_copy_out(void *dst, const void *src, size_t bytes, bool streamed)
 {
-    if (streamed) { /* a sum of one input is a streamed copy */
-        const void *one[1] = {src};
-        compare_sum_of(COMPARE_FLOAT32)(dst, one, 1, bytes & ~(size_t)3, true);
-        src = (const char *)src + (bytes & ~(size_t)3);
-        dst = (char *)dst + (bytes & ~(size_t)3);
-        bytes &= 3;
+    if (streamed) {
+        copy_by_loop(dst, src, bytes, true);
+    } else {
+        floor_copy(dst, src, bytes);
     }
-    floor_copy(dst, src, bytes);
 }
 
 /* ---- ranks that share cores ---- */

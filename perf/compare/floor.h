@@ -120,19 +120,10 @@ static inline void floor_await(const struct floor *f, const struct compare_flag 
     }
 }
 
-/* `rep movsb` writes lines that another core read last without loading them first. */
-static inline void floor_copy(void *dst, const void *src, size_t bytes)
-{
-#ifdef __x86_64__
-    if (bytes >= 1024) {
-        __asm__ volatile("rep movsb" : "+D"(dst), "+S"(src), "+c"(bytes) : : "memory");
-        return;
-    }
-#endif
-    memcpy(dst, src, bytes);
-}
-
-/* Copy as floor_copy(), but past the caches if `streamed` is set and dst is aligned. */
+/* Copy: by `rep movsb`, which writes lines that another core read last without loading them first,
+ * but by a loop where the destination lies 1 to 63 bytes behind the source, pages left out. */
+void floor_copy(void *dst, const void *src, size_t bytes);
+/* The same, but past the caches if `streamed` is set. */
 void floor_copy_out(void *dst, const void *src, size_t bytes, bool streamed);
 
 /* ---- the loops: one call of point->collective ---- */

@@ -35,6 +35,16 @@ PEERS = {
                         for what in ("ALLREDUCE", "BCAST", "REDUCE", "BARRIER")}),
     "intel": ("impi", "Intel MPI", ["-launcher", "fork"], {"I_MPI_FABRICS": "shm", "I_MPI_PIN": "0"}),
 }
+# The same over TCP. A provider of libfabric that is asked for by name is taken, or the job fails.
+PEERS_TCP = {
+    "openmpi5-tcp": ("openmpi", "Open MPI 5",
+                     ["--oversubscribe", "--bind-to", "none", "--mca", "pml", "ob1", "--mca", "btl", "tcp,self"], {}),
+    "mpich5-tcp": ("mpich", "MPICH 5", ["-launcher", "fork", "-bind-to", "none"],
+                   {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self", "FI_PROVIDER": "tcp"}),
+    "intel-tcp": ("impi", "Intel MPI", ["-launcher", "fork"],
+                  {"I_MPI_FABRICS": "ofi", "I_MPI_OFI_PROVIDER": "tcp", "I_MPI_COLL_INTRANODE": "pt2pt",
+                   "I_MPI_PIN": "0"}),
+}
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
@@ -104,11 +114,11 @@ def mpich(build, nranks):
     return [Method("mpich", "MPICH", [launcher, "-launcher", "fork", "-bind-to", "none", "-n", str(nranks), worker])]
 
 
-def peers(build, nranks):
+def peers(build, nranks, tcp=False):
     """The libraries of ./setup --peers that were there when `build` was configured."""
     folder = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), ".venv-peers")
     found = []
-    for name, (library, family, options, environment) in PEERS.items():
+    for name, (library, family, options, environment) in (PEERS_TCP if tcp else PEERS).items():
         worker, prefix = program(build, f"peer_{library}"), os.path.join(folder, library)
         launcher = os.path.join(prefix, "bin", "mpiexec")
         if worker is None or not os.access(launcher, os.X_OK):

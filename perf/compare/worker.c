@@ -130,16 +130,28 @@ static int64_t now_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+/* The bytes between a private buffer and the page before it. */
+static size_t behind_page(void)
+{
+    const char *text = getenv("KOLO_COMPARE_BEHIND");
+    return text != NULL ? (size_t)atoi(text) % PAGE : 0;
+}
+
 static size_t rounded(size_t bytes)
 {
-    return (bytes + PAGE) / PAGE * PAGE; /* at least one page */
+    return (behind_page() + bytes + PAGE) / PAGE * PAGE; /* at least one page */
 }
 
 static void *private_memory(size_t bytes)
 {
     void *base =
         mmap(NULL, rounded(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return base == MAP_FAILED ? NULL : base;
+    return base == MAP_FAILED ? NULL : (char *)base + behind_page();
+}
+
+static void free_private(void *at, size_t bytes)
+{
+    munmap((char *)at - behind_page(), rounded(bytes));
 }
 
 static bool allocate(struct worker *w)
@@ -161,9 +173,9 @@ static void release(struct worker *w)
     if (p->shared) {
         w->method->unshare(p);
     } else {
-        munmap(p->recv, rounded(p->recv_elems * p->elem_bytes));
+        free_private(p->recv, p->recv_elems * p->elem_bytes);
         if (p->send != p->recv) {
-            munmap(p->send, rounded(p->send_elems * p->elem_bytes));
+            free_private(p->send, p->send_elems * p->elem_bytes);
         }
     }
     w->open = false;

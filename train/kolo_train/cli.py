@@ -199,8 +199,7 @@ def _train(config: Config, options: argparse.Namespace) -> int:
 
         try:
             told = run_elastic(config)
-        except ServerLost as error:
-            print(f"kolo_train: {error}", file=sys.stderr)
+        except ServerLost:  # kolo run says why
             return 1
         if told is not None:
             _show(told, options)

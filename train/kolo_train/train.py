@@ -119,7 +119,8 @@ def _step(way: Way, number: int, steps: int, config: Config, trace: Trace, commu
     """One step, timed, or profiled where it is a sample."""
     if config.straggle_ms and way.job.rank == way.job.ranks - 1:
         time.sleep(config.straggle_ms / 1e3)
-    if way.job.ranks > 1 and communication.is_seen and sampled(number, steps, way.period):
+    # The profiler takes more than 100 MiB of a rank, which a model larger than memory has not.
+    if way.job.ranks > 1 and communication.is_seen and not config.on_disk and sampled(number, steps, way.period):
         with communication.sample():
             trace.losses.append(way.step(number))
             way.wait_for_calls()  # the end of one that outlives the profiler would be written into freed memory
