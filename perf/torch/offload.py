@@ -7,8 +7,8 @@ usage: offload.py [-n RANKS] [--limit MIB] [--layers LAYERS] [--width WIDTH] [--
 A control group of cgroup v1 holds all ranks to --limit, the page cache included; there must be no swap. Shown are
 the state of the model by the formula (16 bytes a parameter) beside the limit, the most that was in use, the most
 without the page cache, and the milliseconds of a step. Then the bytes that the optimizer's steps read and wrote a
-second, beside those of one process that reads a file as large once and writes it once, past the page cache, in pieces
-as large.
+second, pages of parameters and gradients included, beside those of one process that reads a file as large once and
+writes it once, past the page cache, in pieces as large.
 """
 import argparse
 import json
@@ -117,7 +117,8 @@ def main():
     rates = [re.search(r"([\d,]+) MiB of optimizer .* at ([\d,]+) MB/s", note).groups() for note in run["notes"]]
     sizes, rates = ([int(text.replace(",", "")) for text in column] for column in zip(*rates))
     plain = sorted(sequential(sum(sizes) << 20) / 1e6 for _ in range(3))[1]
-    print(f"the optimizer {sum(rates):,} MB/s on {args.ranks} ranks, a sequential program {plain:,.0f} MB/s: {sum(rates) / plain:.2f}")
+    print(f"the optimizer's steps {sum(rates):,} MB/s on {args.ranks} ranks, "
+          f"a sequential program {plain:,.0f} MB/s: {sum(rates) / plain:.2f}")
     return 0
 
 

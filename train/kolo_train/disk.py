@@ -150,7 +150,7 @@ class Streamed:
     def said(self) -> str:
         """What was read and written, for a report."""
         rate = self.moved / self.seconds / 1e6 if self.seconds else 0
-        return f"{self.size / 2**20:.0f} MiB of optimizer on disk, read and written at {rate:,.0f} MB/s together"
+        return f"{self.size / 2**20:.0f} MiB of optimizer on disk, its steps read and wrote at {rate:,.0f} MB/s together"
 
     @staticmethod
     def _part(tensor: Tensor, piece: Piece) -> Tensor:
@@ -158,7 +158,7 @@ class Streamed:
 
     def step(self, gradient_of: Callable[[int], Tensor | None], scale: float) -> None:
         """Update all that has a gradient, and the parameters from their masters. Gradients are divided by the scale."""
-        start = time.perf_counter()
+        start, before = time.perf_counter(), _bytes_of_disk()
         reads: list[Future[None]] = [self.threads.submit(self._read, 0, 0)] if self.chunks else []
         writes: list[Future[None]] = []
         for number, pieces in enumerate(self.chunks):
@@ -173,7 +173,7 @@ class Streamed:
         for write in writes:
             write.result()
         self.seconds += time.perf_counter() - start
-        self.moved += 2 * self.size
+        self.moved += max(2 * self.size, _bytes_of_disk() - before)
 
     def _update(self, piece: Piece, view: Tensor, gradient: Tensor | None, scale: float) -> None:
         if gradient is None:
@@ -222,6 +222,16 @@ def _chunks(sizes: Sequence[int], elements: int) -> Iterator[list[Piece]]:
                 chunk, place = [], 0
     if chunk:
         yield chunk
+
+
+def _bytes_of_disk() -> int:
+    """What this process has read from disks and written to them, pages of mapped files included; 0 if unknown."""
+    try:
+        with open("/proc/self/io", encoding="ascii") as file:
+            counts = dict(line.split(": ") for line in file)
+    except OSError:
+        return 0
+    return int(counts["read_bytes"]) + int(counts["write_bytes"])
 
 
 def _on_pages(elements: int) -> Tensor:
