@@ -297,6 +297,36 @@ TEST_P(P2p, AShortMessageToItselfDoesNotWaitForItsReceive)
     EXPECT_EQ(pattern, got);
 }
 
+TEST_P(P2p, AGroupMayHaveThousandsOfMessages)
+{
+    constexpr int kRanks = 3, kMessages = 1500, kShort = 700;
+    Team team(GetParam(), kRanks);
+    team.Run([&](kolo_comm *comm) {
+        const int rank = kolo_comm_rank(comm), left = (rank + kRanks - 1) % kRanks;
+        std::vector<Bytes> sent, got;
+        for (int i = 0; i < kMessages; i++) {
+            sent.push_back(Pattern((size_t)i % 90, (unsigned)(rank * kMessages + i)));
+            got.emplace_back(i == kShort ? 1 : 90);
+        }
+        ASSERT_EQ(KOLO_OK, kolo_group_begin());
+        for (int i = 0; i < kMessages; i++) {
+            ASSERT_EQ(KOLO_OK, Send(comm, sent[(size_t)i], (rank + 1) % kRanks, 1));
+            ASSERT_EQ(KOLO_OK, Recv(comm, got[(size_t)i], left, 1));
+        }
+        EXPECT_EQ(KOLO_ERR_INVALID,
+                  kolo_group_end()); /* one receive is too short: only that fails */
+        EXPECT_NE(std::string::npos, std::string(kolo_error_text()).find("70 bytes"))
+            << kolo_error_text();
+        for (int i = 0; i < kMessages; i++) {
+            got[(size_t)i].resize((size_t)i % 90);
+            if (i != kShort) {
+                ASSERT_EQ(Pattern((size_t)i % 90, (unsigned)(left * kMessages + i)),
+                          got[(size_t)i]);
+            }
+        }
+    });
+}
+
 TEST_P(P2p, ATooLongMessageFailsItsReceiveAndNothingElse)
 {
     Team team(GetParam(), 2);

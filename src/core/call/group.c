@@ -87,10 +87,40 @@ static kolo_status start_on_stream(struct kolo_queued *call)
     return st;
 }
 
-/* Put all calls of a group into their queues, before the first one runs. */
-static kolo_status start_group(struct kolo_queued *calls, struct kolo_queued **waiting)
+/* Calls that the end of a group waits for, linked by `stream_next`. Messages of one communicator that
+ * follow each other, with the same time limit, are one entry: those behind the first are linked by
+ * `next`. All move in one turn, so only the first that is not done is looked at. A group of thousands
+ * of messages takes a time that grows with their number, not with its square. */
+struct waiting {
+    struct kolo_queued *first, **end;
+    struct kolo_queued *last; /* added */
+    kolo_status error;        /* the first */
+    char *error_text;
+};
+
+static void wait_for(struct waiting *w, struct kolo_queued *call)
 {
-    struct kolo_queued **tail = waiting;
+    const bool message = call->kind == KOLO_QUEUED_MESSAGE;
+    struct kolo_queued *last = w->last;
+    call->stream_next = NULL;
+    w->last = call;
+    if (message && last != NULL && last->kind == KOLO_QUEUED_MESSAGE && last->comm == call->comm &&
+        last->timeout_ms == call->timeout_ms) {
+        last->next = call;
+    } else {
+        *w->end = call;
+        w->end = &call->stream_next;
+    }
+    if (message) {
+        (void)kolo_message_start(kolo_message_of(call)); /* driving the call finds an error again */
+    } else {
+        kolo_queue_push(call);
+    }
+}
+
+/* Put all calls of a group into their queues, before the first one runs. */
+static kolo_status start_group(struct kolo_queued *calls, struct waiting *waiting)
+{
     kolo_status first_error = KOLO_OK;
     while (calls != NULL) {
         struct kolo_queued *call = calls;
@@ -99,64 +129,69 @@ static kolo_status start_group(struct kolo_queued *calls, struct kolo_queued **w
         if (call->stream != NULL) {
             const kolo_status st = start_on_stream(call);
             first_error = first_error == KOLO_OK ? st : first_error;
-            continue;
-        }
-        call->stream_next = NULL;
-        *tail = call;
-        tail = &call->stream_next;
-        if (call->kind == KOLO_QUEUED_MESSAGE) {
-            (void)kolo_message_start(
-                kolo_message_of(call)); /* driving the call finds an error again */
         } else {
-            kolo_queue_push(call);
+            wait_for(waiting, call);
         }
     }
     return first_error;
 }
 
-/* Drive each unfinished call of a group once. All messages of one communicator move together, once
- * a round. True: all calls are done. */
-static bool drive_group(struct kolo_queued *waiting, struct kolo_pauses *pauses, unsigned *polls)
+/* Free a call that is done. Its error is kept, if it is the first. */
+static void collect(struct waiting *w, struct kolo_queued *call)
+{
+    const kolo_status st = (kolo_status)atomic_load(&call->status);
+    if (st < 0 && w->error == KOLO_OK) {
+        w->error = st;
+        w->error_text = call->error_text;
+        call->error_text = NULL;
+    }
+    free(call->error_text);
+    free(call);
+}
+
+/* The message that takes the place of the first one of an entry, which is done: they began to wait
+ * together. Or else the next entry. */
+static struct kolo_queued *behind(struct kolo_queued *done)
+{
+    struct kolo_queued *next = done->kind == KOLO_QUEUED_MESSAGE ? done->next : NULL;
+    if (next == NULL) {
+        return done->stream_next;
+    }
+    next->stream_next = done->stream_next;
+    next->spins = done->spins;
+    next->deadline = done->deadline;
+    return next;
+}
+
+/* Drive each unfinished call of a group once, and free those that are done. All messages of one
+ * communicator move together, once a round. */
+static void drive_group(struct waiting *waiting, struct kolo_pauses *pauses, unsigned *polls)
 {
     const struct kolo_comm *turned = NULL;
     unsigned moves = 0;
-    bool done = true;
-    for (struct kolo_queued *call = waiting; call != NULL; call = call->stream_next) {
-        if (kolo_queued_is_done(call)) {
-            continue;
-        }
-        kolo_queued_drive(call, call->comm != turned);
-        turned = call->kind == KOLO_QUEUED_MESSAGE ? call->comm : turned;
+    struct kolo_queued **at = &waiting->first;
+    while (*at != NULL) {
+        struct kolo_queued *call = *at;
+        struct kolo_comm *c = call->comm;
+        kolo_queued_drive(call, c != turned);
+        turned = call->kind == KOLO_QUEUED_MESSAGE ? c : turned;
         *polls = kolo_queued_polls(call);
-        moves += kolo_queue_moves(call->comm);
-        done = done && kolo_queued_is_done(call);
+        if (kolo_queued_is_done(call)) {
+            *at = behind(call);
+            collect(waiting, call);
+            moves++;
+        } else {
+            moves += kolo_queue_moves(c);
+            at = &call->stream_next;
+        }
     }
     kolo_pauses_hear(pauses, moves);
-    return done;
-}
-
-/* Free the calls. Returns `first_error`, or else the first error of the calls. */
-static kolo_status collect_group(struct kolo_queued *waiting, kolo_status first_error)
-{
-    while (waiting != NULL) {
-        struct kolo_queued *next = waiting->stream_next;
-        char *text = waiting->error_text;
-        const kolo_status st = (kolo_status)atomic_load(&waiting->status);
-        if (st < 0 && first_error == KOLO_OK) {
-            first_error = st;
-            kolo_error_set(text != NULL ? text : "");
-        }
-        free(text);
-        free(waiting);
-        waiting = next;
-    }
-    return first_error;
 }
 
 kolo_status kolo_group_end(void)
 {
     KOLO_UNCANCELLED;
-    struct kolo_queued *waiting = NULL;
+    struct waiting waiting = {.end = &waiting.first};
     struct kolo_pauses pauses = {0};
     unsigned polls = 0;
     if (kolo_group_depth == 0) {
@@ -170,10 +205,18 @@ kolo_status kolo_group_end(void)
     const kolo_status on_devices = kolo_path_group_end();
     kolo_status first_error = start_group(calls, &waiting);
     first_error = first_error == KOLO_OK ? on_devices : first_error;
-    while (!drive_group(waiting, &pauses, &polls)) {
+    for (;;) {
+        drive_group(&waiting, &pauses, &polls);
+        if (waiting.first == NULL) {
+            break;
+        }
         kolo_pauses_make(&pauses, polls);
     }
-    first_error = collect_group(waiting, first_error);
+    if (first_error == KOLO_OK && waiting.error < 0) {
+        first_error = waiting.error;
+        kolo_error_set(waiting.error_text != NULL ? waiting.error_text : "");
+    }
+    free(waiting.error_text);
     if (group.leaving != NULL) {
         char text[1024];
         (void)snprintf(text, sizeof text, "%s", kolo_error_text());

@@ -221,15 +221,18 @@ static kolo_status worst(const struct kolo_p2p_op *op)
 }
 
 /* Give back operations that are done. A failed one stays: it gets the communicator's status, and
- * the communicator must have its text first. */
+ * the communicator must have its text first. Of thousands a turn looks at a few, and later ones at
+ * the others. */
 static kolo_status land(struct kolo_p2p *p2p, kolo_status ended)
 {
+    enum { LOOKS = 64 };
     struct kolo_p2p_fifo left = {0};
+    struct kolo_p2p_op *op = p2p->flying.first;
     kolo_status status = KOLO_OK;
-    for (struct kolo_p2p_op *op = p2p->flying.first, *next = NULL; op != NULL; op = next) {
+    for (int looks = 0; op != NULL && looks < LOOKS; looks++) {
         const bool flies = in_flight(op);
         const kolo_status bad = flies ? KOLO_OK : worst(op);
-        next = op->next; /* read it before the status gives `op` back to its owner */
+        struct kolo_p2p_op *next = op->next; /* before the status gives `op` back to its owner */
         if (flies || (bad < 0 && ended == KOLO_OK)) {
             kolo_p2p_push(&left, op);
         } else {
@@ -239,8 +242,10 @@ static kolo_status land(struct kolo_p2p *p2p, kolo_status ended)
             status = kolo_fail(bad, "a message of %zu bytes with rank %d failed: %s", op->bytes,
                                op->is_send ? op->peer : op->info.source, kolo_status_name(bad));
         }
+        op = next;
     }
-    p2p->flying = left;
+    p2p->flying.first = op;
+    append(&p2p->flying, &left);
     return status;
 }
 
