@@ -316,6 +316,14 @@ struct kolo_req {
     struct kolo_call_sign call;
 };
 
+/* What threads of a rank sleep on while they wait for messages, in memory that its peers map. A
+ * thread adds itself to `sleepers`, runs a membarrier, makes progress once more, and sleeps on the
+ * futex word `rings` unless that has changed. */
+struct kolo_doorbell {
+    uint32_t rings;
+    uint32_t sleepers;
+};
+
 struct kolo_transport {
     struct kolo_plugin base;
     uint64_t caps;
@@ -350,6 +358,12 @@ struct kolo_transport {
     /* Send the peer a word (not 0) at the next progress(), independently of all messages. A new
      * word replaces a word that has not gone yet. Any thread may call it at any time. */
     void (*notify)(struct kolo_link *link, uint64_t word);
+    /* The endpoint's bell, which peers ring when progress() has work. It stays where it is until
+     * close(). NULL: nobody rings, so the caller must poll. */
+    struct kolo_doorbell *(*bell)(struct kolo_endpoint *endpoint);
+    /* Ring the bells of the peers for which send(), recv() and progress() have moved something since
+     * the last call, and that have sleepers. */
+    void (*ring)(struct kolo_endpoint *endpoint);
 };
 
 /* ---- tuners ---- */

@@ -84,6 +84,17 @@ static void no_notify(struct kolo_link *link, uint64_t word)
     (void)word;
 }
 
+static struct kolo_doorbell *no_bell(struct kolo_endpoint *ep)
+{
+    (void)ep;
+    return NULL;
+}
+
+static void no_ring(struct kolo_endpoint *ep)
+{
+    (void)ep;
+}
+
 static bool all_shapes(const struct kolo_shape *shape)
 {
     (void)shape;
@@ -92,9 +103,9 @@ static bool all_shapes(const struct kolo_shape *shape)
 
 /* The first six slots after caps are required, so they have no default. */
 static const struct kolo_transport transport_defaults = {
-    {0, 0, NULL}, 0,        NULL,      NULL,     NULL,       NULL,
-    NULL,         NULL,     no_map,    no_unmap, no_send,    no_recv,
-    no_progress,  no_abort, no_attach, no_wake,  no_wait_fd, no_notify};
+    {0, 0, NULL}, 0,       NULL,       NULL,      NULL,    NULL,        NULL,
+    NULL,         no_map,  no_unmap,   no_send,   no_recv, no_progress, no_abort,
+    no_attach,    no_wake, no_wait_fd, no_notify, no_bell, no_ring};
 static const struct kolo_algo algo_defaults = {
     {0, 0, NULL}, (enum kolo_coll)0, NULL, all_shapes, NULL};
 
@@ -120,6 +131,8 @@ void kolo_transport_overlay(const struct kolo_transport *given, struct kolo_tran
     out->wake = out->wake != NULL ? out->wake : rest->wake;
     out->wait_fd = out->wait_fd != NULL ? out->wait_fd : rest->wait_fd;
     out->notify = out->notify != NULL ? out->notify : rest->notify;
+    out->bell = out->bell != NULL ? out->bell : rest->bell;
+    out->ring = out->ring != NULL ? out->ring : rest->ring;
 }
 
 void kolo_algo_overlay(const struct kolo_algo *given, struct kolo_algo *out)

@@ -147,8 +147,8 @@ def check_that_changes_are_seen(root, compiler, now):
          "    unsigned char bytes[128];\n    int new_one;", True),
         ("two members changed over", "kolo.h", "    int source;    /* rank it came from */\n    int tag;",
          "    int tag;\n    int source;", True),
-        ("a new slot of a transport", "plugin.h", "    void (*notify)(struct kolo_link *link, uint64_t word);",
-         "    void (*notify)(struct kolo_link *link, uint64_t word);\n    void (*last)(void);", False),
+        ("a new slot of a transport", "plugin.h", "    void (*ring)(struct kolo_endpoint *endpoint);",
+         "    void (*ring)(struct kolo_endpoint *endpoint);\n    void (*last)(void);", False),
         ("an enumerator with another value", "kolo.h", "KOLO_ERR_PEER = -17", "KOLO_ERR_PEER = -16", True),
         ("a new enumerator", "kolo.h", "    KOLO_TYPES = 19", "    KOLO_NEW = 19,\n    KOLO_TYPES = 20", False),
     )

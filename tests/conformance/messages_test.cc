@@ -479,6 +479,62 @@ TEST_P(Messages, AreCountedByProgressAndNothingElseIs)
     ASSERT_TRUE(world.Finish({&recv}));
 }
 
+TEST_P(Messages, RingAPeerThatSleepsOnceForAllOfThem)
+{
+    World world(GetParam(), 2);
+    kolo_doorbell *bell = GetParam()->bell(world.Endpoint(1));
+    if (bell == nullptr) {
+        GTEST_SKIP() << GetParam()->base.name << " has no bells";
+    }
+    int values[3] = {};
+    kolo_req sends[3], recvs[3];
+    const auto send = [&](int i) {
+        ASSERT_EQ(KOLO_OK, world.Send(0, 1, 0, Flat(&values[i], sizeof values[i]), sends[i]));
+    };
+    send(0);
+    GetParam()->ring(world.Endpoint(0));
+    EXPECT_EQ(0u, bell->rings) << "nobody sleeps";
+    bell->sleepers = 1;
+    send(1);
+    send(2);
+    EXPECT_EQ(0u, bell->rings);
+    GetParam()->ring(world.Endpoint(0));
+    EXPECT_EQ(1u, bell->rings);
+    GetParam()->ring(world.Endpoint(0));
+    EXPECT_EQ(1u, bell->rings) << "there is no news";
+    bell->sleepers = 0;
+    for (int i = 0; i < 3; i++) {
+        ASSERT_EQ(KOLO_OK, world.Recv(1, 0, 0, Flat(&values[i], sizeof values[i]), recvs[i]));
+    }
+    ASSERT_TRUE(world.Finish({&sends[0], &sends[1], &sends[2], &recvs[0], &recvs[1], &recvs[2]}));
+}
+
+TEST_P(Messages, RingTheirSenderWhenItMayHaveWaitedForRoom)
+{
+    World world(GetParam(), 2);
+    kolo_doorbell *bell = GetParam()->bell(world.Endpoint(0));
+    if (bell == nullptr) {
+        GTEST_SKIP() << GetParam()->base.name << " has no bells";
+    }
+    int value = 5;
+    Bytes big(4 << 20), out(4 << 20);
+    kolo_req send, recv;
+    bell->sleepers = 1;
+    ASSERT_EQ(KOLO_OK, world.Send(0, 1, 0, Flat(&value, sizeof value), send));
+    ASSERT_EQ(KOLO_OK, world.Recv(1, 0, 0, Flat(&value, sizeof value), recv));
+    ASSERT_TRUE(world.Finish({&send, &recv}));
+    GetParam()->ring(world.Endpoint(1));
+    EXPECT_EQ(0u, bell->rings) << "it never waited";
+    ASSERT_EQ(KOLO_OK, world.Send(0, 1, 0, Flat(big.data(), big.size()), send));
+    world.Settle();
+    ASSERT_EQ(KOLO_INPROGRESS, send.status);
+    ASSERT_EQ(KOLO_OK, world.Recv(1, 0, 0, Flat(out.data(), out.size()), recv));
+    GetParam()->ring(world.Endpoint(1));
+    EXPECT_EQ(1u, bell->rings);
+    bell->sleepers = 0;
+    ASSERT_TRUE(world.Finish({&send, &recv}));
+}
+
 TEST_P(Messages, AreOvertakenByTheNewestWordWhichIsNoProgressOfThem)
 {
     if ((GetParam()->caps & KOLO_CAP_NOTIFY) == 0) {

@@ -109,7 +109,7 @@ TEST(Catalogue, HoldsTheBuiltInTransportsWithNoSlotEmpty)
         const kolo_transport *t = kolo_transport_at(i);
         EXPECT_TRUE(t->open && t->close && t->probe && t->address && t->connect && t->disconnect &&
                     t->map && t->unmap && t->send && t->recv && t->progress && t->abort &&
-                    t->attach && t->wake && t->wait_fd)
+                    t->attach && t->wake && t->wait_fd && t->notify && t->bell && t->ring)
             << t->base.name;
     }
 }
@@ -216,6 +216,8 @@ TEST(Plugin, OlderThanTheLastSlotsGetsDefaultsForThem)
         EXPECT_EQ(17, old->progress(nullptr, 1001)) << "its own slots stay";
         EXPECT_EQ(KOLO_ERR_UNSUPPORTED, old->attach(nullptr, nullptr, &there, &len));
         EXPECT_EQ(-1, old->wait_fd(nullptr));
+        EXPECT_EQ(nullptr, old->bell(nullptr));
+        old->ring(nullptr);
         EXPECT_EQ(sizeof(kolo_transport), old->base.size);
     });
 }

@@ -12,11 +12,12 @@
  * A number that the peer writes is checked against this side's own numbers. It is never used as an
  * address. Source: Lamport 1977, doi:10.1145/359863.359883. */
 #include "transports/fifo.h"
+#include "transports/futex.h"
 #include "transports/shm/shm.h"
 
 #include <stdlib.h>
 
-enum { SLOTS = 8, SLOT_BYTES = 16384, PAGE_BYTES = 4096 };
+enum { SLOTS = 8, SLOT_BYTES = 16384, PAGE_BYTES = 4096, BELL_BYTES = 128 };
 #define LAST (UINT32_C(1) << 31) /* the slot ends its message */
 
 struct ring {
@@ -38,7 +39,8 @@ struct kolo_shm_pipe {
 
 static size_t ready_bytes(int nranks)
 {
-    return kolo_round_up((size_t)nranks * KOLO_CHANNELS * sizeof(uint32_t), PAGE_BYTES);
+    return kolo_round_up(BELL_BYTES + (size_t)nranks * KOLO_CHANNELS * sizeof(uint32_t),
+                         PAGE_BYTES);
 }
 
 static size_t ring_at(int nranks, int rank, uint32_t channel)
@@ -48,7 +50,8 @@ static size_t ring_at(int nranks, int rank, uint32_t channel)
 
 static _Atomic(uint32_t) *ready_flag(char *region, int rank, uint32_t channel)
 {
-    return (_Atomic(uint32_t) *)(void *)region + (size_t)rank * KOLO_CHANNELS + channel;
+    return (_Atomic(uint32_t) *)(void *)(region + BELL_BYTES) + (size_t)rank * KOLO_CHANNELS +
+           channel;
 }
 
 size_t kolo_shm_region_bytes(int nranks)
@@ -112,6 +115,40 @@ static kolo_status ring_damaged(struct kolo_link *link)
 {
     return kolo_fail(KOLO_ERR_LINK, "the message ring with rank %d (pid %d) is damaged",
                      link->peer.rank, link->peer.pid);
+}
+
+/* ---- bells ---- */
+
+struct kolo_doorbell *kolo_shm_bell(struct kolo_endpoint *ep)
+{
+    return (struct kolo_doorbell *)(void *)kolo_segment_base(ep->region);
+}
+
+/* The peer has news. Its bell rings later, once for all parts of a message. */
+static void note_news(struct kolo_link *link)
+{
+    if (!link->rings) {
+        link->rings = true;
+        link->next_to_ring = link->ep->to_ring;
+        link->ep->to_ring = link;
+    }
+}
+
+/* The sleeper's membarrier makes up for the fence that is missing between the peer's news and the
+ * load of `sleepers`. */
+void kolo_shm_ring(struct kolo_endpoint *ep)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    while (ep->to_ring != NULL) {
+        struct kolo_link *link = ep->to_ring;
+        struct kolo_doorbell *bell = (struct kolo_doorbell *)(void *)link->region;
+        ep->to_ring = link->next_to_ring;
+        link->rings = false;
+        if (__atomic_load_n(&bell->sleepers, __ATOMIC_RELAXED) != 0) {
+            __atomic_fetch_add(&bell->rings, 1, __ATOMIC_SEQ_CST);
+            kolo_futex_wake(&bell->rings);
+        }
+    }
 }
 
 /* ---- moving ---- */
@@ -188,6 +225,13 @@ static int advance_recvs(struct kolo_link *link, struct kolo_shm_pipe *pipe)
     return moved;
 }
 
+/* Whether the producer may have found the ring full before this side emptied `received` slots. */
+static bool was_full(const struct kolo_shm_pipe *pipe, int received)
+{
+    const uint64_t tail = atomic_load_explicit(&pipe->in->tail, memory_order_relaxed);
+    return tail - (pipe->head - (uint64_t)received) >= SLOTS;
+}
+
 /* Advance one channel. Returns the slots moved, or a status < 0 that ends the link. */
 static int advance_channel(struct kolo_link *link, uint32_t channel)
 {
@@ -198,6 +242,9 @@ static int advance_channel(struct kolo_link *link, uint32_t channel)
     }
     const bool wanted = pipe->recvs.first != NULL && open_in(link, channel);
     const int received = wanted ? advance_recvs(link, pipe) : 0;
+    if (sent > 0 || (received > 0 && was_full(pipe, received))) {
+        note_news(link);
+    }
     return received < 0 ? received : sent + received;
 }
 
@@ -347,6 +394,13 @@ void kolo_shm_hang_up(struct kolo_link *link, kolo_status why)
     if (at == link) {
         *(before != NULL ? &before->next_active : &ep->active) = link->next_active;
         ep->active_last = ep->active_last == link ? before : ep->active_last;
+    }
+    for (struct kolo_link **ring = &ep->to_ring; link->rings; ring = &(*ring)->next_to_ring) {
+        if (*ring == link) {
+            *ring = link->next_to_ring;
+            link->rings = false;
+            break;
+        }
     }
     (void)finish_link(link, why);
     for (int channel = 0; channel < KOLO_CHANNELS; channel++) {

@@ -354,4 +354,6 @@ const struct kolo_transport kolo_transport_shm = {
     .abort = shm_abort,
     .attach = shm_attach,
     .wake = shm_wake,
+    .bell = kolo_shm_bell,
+    .ring = kolo_shm_ring,
 };

@@ -3,7 +3,8 @@
  *
  * An endpoint owns one region, a segment that its peers map when they connect:
  *
- *   ready[rank][channel]   64 bytes a rank: whether that ring exists
+ *   bell                   one line: this rank's threads sleep on it
+ *   ready[rank][channel]   96 bytes a rank: whether that ring exists
  *   ring[rank][channel]    only address space until the first message, which reserves its pages
  *
  * The ring of (rank, channel) carries this rank's messages to that rank. */
@@ -29,7 +30,7 @@ struct kolo_shm_address {
     uint64_t device, inode; /* of the segment's file */
     int32_t fd, unused;     /* the owner's descriptor of it */
 };
-#define KOLO_SHM_MAGIC UINT32_C(0x6b6f6c33)
+#define KOLO_SHM_MAGIC UINT32_C(0x6b6f6c34)
 static_assert(sizeof(struct kolo_shm_address) == 72, "goes over the wire");
 
 /* The content of a kolo_mem's handle. An entry line has only its first 32 bytes; then inode is 0. */
@@ -52,6 +53,7 @@ struct kolo_endpoint {
     bool serves;              /* this endpoint uses the service */
     struct kolo_link *active; /* links with unfinished messages, in the order of their turns */
     struct kolo_link *active_last;
+    struct kolo_link *to_ring; /* links whose peers have news; linked by next_to_ring */
 };
 
 /* A segment that a link holds: one of this process, or one of the peer's process. */
@@ -74,6 +76,8 @@ struct kolo_link {
     struct kolo_shm_view *views; /* sorted by id */
     int nviews, cap;
     struct kolo_link *next_active;
+    struct kolo_link *next_to_ring;
+    bool rings;       /* it is in ep->to_ring */
     uint32_t pending; /* bit c: channel c has unfinished messages; nonzero: in ep->active */
     atomic_int why;   /* abort()'s status, or 0; any thread */
     struct kolo_shm_pipe *pipe[KOLO_CHANNELS];
@@ -89,6 +93,8 @@ kolo_status kolo_shm_send(struct kolo_link *link, const struct kolo_bytes *src,
 kolo_status kolo_shm_recv(struct kolo_link *link, const struct kolo_bytes *dst,
                           struct kolo_req *req);
 int kolo_shm_progress(struct kolo_endpoint *ep, int budget);
+struct kolo_doorbell *kolo_shm_bell(struct kolo_endpoint *ep);
+void kolo_shm_ring(struct kolo_endpoint *ep);
 /* End unfinished requests with `why` and free the pipes. */
 void kolo_shm_hang_up(struct kolo_link *link, kolo_status why);
 

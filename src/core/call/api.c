@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The public collectives. Each one fills a struct kolo_call, checks it and submits it. */
+/* The public collectives, of which each one fills a struct kolo_call, checks it and submits it; and
+ * the calls of streams that need no server. */
 #include "core/call/call.h"
 #include "core/call/fast_path.h"
+#include "core/call/queue.h"
 #include "core/path.h"
 
 #include <stdlib.h>
@@ -203,4 +205,59 @@ kolo_status kolo_barrier(struct kolo_comm *comm, kolo_stream stream)
 {
     const struct kolo_coll_args args = {.coll = KOLO_COLL_BARRIER, .type = KOLO_INT8};
     return submit(&args, comm, stream);
+}
+
+/* ---- streams ---- */
+
+kolo_status kolo_stream_create(kolo_stream *out)
+{
+    KOLO_UNCANCELLED;
+    if (out == NULL) {
+        return kolo_fail(KOLO_ERR_INVALID, "out is NULL");
+    }
+    struct kolo_stream_queue *s = calloc(1, sizeof *s);
+    if (s == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a stream");
+    }
+    pthread_mutex_init(&s->lock, NULL);
+    *out = s;
+    return KOLO_OK;
+}
+
+kolo_status kolo_stream_set_timeout(kolo_stream stream, int timeout_ms)
+{
+    KOLO_UNCANCELLED;
+    struct kolo_stream_queue *s = stream;
+    if (s == NULL || timeout_ms < 0) {
+        return s == NULL ? kolo_fail(KOLO_ERR_INVALID, "stream is NULL")
+                         : kolo_fail(KOLO_ERR_INVALID,
+                                     "timeout_ms is %d; it must be positive, or 0 for that of the "
+                                     "communicator",
+                                     timeout_ms);
+    }
+    atomic_store(&s->timeout_ms, timeout_ms);
+    return KOLO_OK;
+}
+
+kolo_status kolo_stream_host_func(kolo_stream stream, void (*fn)(void *arg), void *arg)
+{
+    KOLO_UNCANCELLED;
+    if (stream == NULL || fn == NULL || kolo_group_depth > 0) {
+        return kolo_fail(KOLO_ERR_INVALID, "%s",
+                         stream == NULL ? "stream is NULL"
+                         : fn == NULL   ? "fn is NULL"
+                                        : "kolo_stream_host_func() inside a group");
+    }
+    struct kolo_host_call *call = calloc(1, sizeof *call);
+    if (call == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a call");
+    }
+    call->base.kind = KOLO_QUEUED_HOST_FUNC;
+    call->fn = fn;
+    call->arg = arg;
+    const kolo_status st = kolo_stream_submit(&call->base, stream);
+    if (st != KOLO_OK) {
+        free(call);
+    }
+    return st;
 }

@@ -107,13 +107,15 @@ static void finish(struct kolo_queued *call, kolo_status st)
 /* The time limit until a call ends. Tiles that complete do not extend it. */
 static kolo_status check_deadline(struct kolo_queued *call, int peer)
 {
-    enum { BRIEF = 256 }; /* looks without the clock; later ones may have long naps between them */
+    /* Looks without the clock. Later ones may have long naps between them, and in a crowd all. */
+    enum { BRIEF = 256, BRIEF_IN_CROWD = 16 };
     const bool message = call->kind == KOLO_QUEUED_MESSAGE;
-    call->spins += call->spins <= BRIEF;
-    if (call->spins <= BRIEF) {
+    struct kolo_comm *c = call->comm;
+    const unsigned brief = c->links.exec_env.crowded ? BRIEF_IN_CROWD : BRIEF;
+    call->spins += call->spins <= brief;
+    if (call->spins <= brief) {
         return KOLO_OK;
     }
-    struct kolo_comm *c = call->comm;
     const double now = kolo_now_us();
     const int limit_ms = call->timeout_ms > 0 ? call->timeout_ms : c->options.timeout_ms;
     if (call->deadline <= 0) {
@@ -266,14 +268,16 @@ void kolo_queued_drive(struct kolo_queued *call, bool turns)
 
 bool kolo_queued_is_brief(const struct kolo_queued *call)
 {
-    if (call->group != 0 || call->kind == KOLO_QUEUED_HOST_FUNC) {
+    if (call->kind == KOLO_QUEUED_HOST_FUNC) {
         return false;
     }
     if (call->kind == KOLO_QUEUED_COLLECTIVE) {
-        return ((const struct kolo_call *)call)->extent.bytes <= KOLO_P2P_EAGER;
+        return call->group == 0 && ((const struct kolo_call *)call)->extent.bytes <= KOLO_P2P_EAGER;
     }
-    const struct kolo_p2p_op *op = ((const struct kolo_message_call *)call)->op;
-    return op->bytes <= KOLO_P2P_EAGER && kolo_p2p_is_open(call->comm, op->peer);
+    const struct kolo_message_call *message = (const struct kolo_message_call *)call;
+    const struct kolo_p2p_op *op = message->op;
+    return (call->group == 0 || message->started) && op->bytes <= KOLO_P2P_EAGER &&
+           kolo_p2p_is_open(call->comm, op->peer);
 }
 
 unsigned kolo_queued_polls(const struct kolo_queued *call)

@@ -103,8 +103,8 @@ static inline bool kolo_queued_is_done(const struct kolo_queued *call)
 }
 /* Drive a collective or a message once; `turns` as above. */
 void kolo_queued_drive(struct kolo_queued *call, bool turns);
-/* Whether a thread that does not wait for the call may advance it in passing: the call is short
- * and outside a group, and a message connects to nobody. */
+/* Whether a thread that does not wait for the call may advance it in passing: the call is short,
+ * and outside a group or a message that has started, and a message connects to nobody. */
 bool kolo_queued_is_brief(const struct kolo_queued *call);
 /* How often a wait polls this call before it gives the core away. */
 unsigned kolo_queued_polls(const struct kolo_queued *call);
@@ -115,7 +115,8 @@ void kolo_queued_close(struct kolo_queued *call);
 
 /* Append an allocated call to a stream. On error the caller still owns the call. Errors: SYSTEM. */
 kolo_status kolo_stream_submit(struct kolo_queued *call, struct kolo_stream_queue *s);
-/* Wait until no thread serves a stream. Then no thread is inside a call that has left its queue. */
-void kolo_stream_rest(void);
+/* Wait until no thread serves a stream, or sleeps on the communicator's bell. Then no thread is
+ * inside a call that has left its queue. */
+void kolo_stream_rest(const struct kolo_comm *comm);
 
 #endif

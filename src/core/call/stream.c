@@ -12,9 +12,12 @@
  *
  * Between two rounds the serving thread pauses (core/pauses.h): a waiting thread polls first, the
  * progress thread gives its core away at once, because the application may need it. Both nap in the
- * end, longer and longer. A new call ends the nap. */
+ * end, longer and longer. A new call ends the nap. If all next calls are messages of a communicator
+ * whose peers ring, a waiting thread sleeps on its bell instead, with more ranks than cores at once:
+ * each nap that ends takes the core from a rank that computes, and its caches. */
 #include "core/call/fast_path.h"
 #include "core/call/queue.h"
+#include "core/doorbell.h"
 #include "util/threads.h"
 
 #include <stdlib.h>
@@ -35,6 +38,8 @@ static struct {
     unsigned seen;
     unsigned doubled; /* how often the time between two of these looks has been doubled */
     unsigned generation;
+    int sleepers; /* helpers that sleep on `bell` */
+    struct kolo_doorbell *bell;
 } progress = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- serving ---- */
@@ -108,6 +113,14 @@ static bool serve_stream(struct kolo_stream_queue *s, unsigned *news)
     return true;
 }
 
+/* A call has been queued, or has ended: helpers that sleep on a bell look again. */
+static void tell_sleepers(void)
+{
+    if (progress.sleepers > 0) {
+        kolo_doorbell_ring(progress.bell);
+    }
+}
+
 /* Try the stream's first call; progress.lock is held. False: the call is none to be tried. */
 static bool try_stream(struct kolo_stream_queue *s)
 {
@@ -122,6 +135,9 @@ static bool try_stream(struct kolo_stream_queue *s)
     } else if (brief) {
         kolo_queue_try(comm, call);
     }
+    if (brief) {
+        tell_sleepers();
+    }
     return brief;
 }
 
@@ -135,7 +151,10 @@ static bool serve_streams(struct kolo_pauses *pauses)
         waiting += serve_stream(s, &news);
         after += atomic_load(&s->pending);
     }
-    pauses->count = after < before ? 0 : pauses->count;
+    if (after < before) {
+        pauses->count = 0;
+        tell_sleepers();
+    }
     kolo_pauses_hear(pauses, news);
     return waiting > 0;
 }
@@ -161,15 +180,62 @@ static void doze(pthread_cond_t *news, long ns)
     (void)pthread_cond_timedwait(news, &progress.lock, &until);
 }
 
-/* One pause between two rounds; progress.lock is held. A new call ends a nap. */
-static void pause_round(struct kolo_pauses *pauses, unsigned polls, pthread_cond_t *news)
+/* What rings when one of the calls can move: all that are next are messages of one communicator.
+ * NULL: there is no such bell. progress.lock is held. */
+static struct kolo_doorbell *common_bell(void)
 {
+    const struct kolo_comm *comm = NULL;
+    bool common = true;
+    for (struct kolo_stream_queue *s = progress.streams; common && s != NULL; s = s->next) {
+        pthread_mutex_lock(&s->lock);
+        const struct kolo_queued *call = s->head;
+        common = call == NULL || (is_message(call) && (comm == NULL || comm == call->comm));
+        comm = call != NULL ? call->comm : comm;
+        pthread_mutex_unlock(&s->lock);
+    }
+    return common && comm != NULL ? kolo_p2p_bell(comm) : NULL;
+}
+
+/* A helper sleeps until messages move, or a call is queued or ends; progress.lock is held. */
+static void sleep_at(struct kolo_doorbell *bell, const struct kolo_stream_queue *s,
+                     struct kolo_pauses *pauses)
+{
+    enum { LONGEST_NS = 4000 * 1000 };
+    progress.sleepers++;
+    progress.bell = bell;
+    const uint32_t heard = kolo_doorbell_listen(bell);
+    (void)serve_streams(pauses);
+    if (atomic_load_explicit(&s->pending, memory_order_acquire) > 0) {
+        pthread_mutex_unlock(&progress.lock);
+        kolo_doorbell_sleep(bell, heard, LONGEST_NS);
+        lock_progress();
+    }
+    progress.sleepers--;
+    kolo_doorbell_get_up(bell);
+}
+
+/* One pause between two rounds; progress.lock is held. A new call ends a nap. `s`: a helper waits
+ * for it. In a crowd it sleeps soon. */
+static void pause_round(struct kolo_pauses *pauses, unsigned polls, pthread_cond_t *news,
+                        const struct kolo_stream_queue *s)
+{
+    enum { YIELDS_IN_CROWD = 2 };
     const unsigned submitted = progress.submitted;
-    pthread_mutex_unlock(&progress.lock);
-    const long nap = kolo_pauses_nap(pauses, polls);
-    lock_progress();
+    const bool soon = s != NULL && polls == 0 && pauses->count >= YIELDS_IN_CROWD;
+    struct kolo_doorbell *bell = soon ? common_bell() : NULL;
+    long nap = 1;
+    if (bell == NULL) {
+        pthread_mutex_unlock(&progress.lock);
+        nap = kolo_pauses_nap(pauses, polls);
+        lock_progress();
+        bell = s != NULL && nap > 0 ? common_bell() : NULL;
+    }
     if (nap > 0 && submitted == progress.submitted) {
-        doze(news, nap);
+        if (bell != NULL) {
+            sleep_at(bell, s, pauses);
+        } else {
+            doze(news, nap);
+        }
     }
 }
 
@@ -202,6 +268,7 @@ static void wake_server(bool brief)
     progress.submitted++;
     if (progress.helpers > 0) {
         pthread_cond_broadcast(&progress.helped);
+        tell_sleepers();
     } else if (!brief || !progress.stands_by) {
         pthread_cond_signal(&progress.work);
     }
@@ -218,7 +285,7 @@ static void *run_progress(void *arg)
             pauses = (struct kolo_pauses){0};
             stand_by();
         } else {
-            pause_round(&pauses, 0, &progress.work);
+            pause_round(&pauses, 0, &progress.work, NULL);
         }
     }
     pthread_mutex_unlock(&progress.lock);
@@ -226,10 +293,14 @@ static void *run_progress(void *arg)
     return NULL;
 }
 
-void kolo_stream_rest(void)
+void kolo_stream_rest(const struct kolo_comm *comm)
 {
-    lock_progress(); /* the serving thread holds it */
+    struct kolo_doorbell *bell = kolo_p2p_bell(comm);
+    lock_progress(); /* the serving thread holds it, unless it sleeps on the bell */
     pthread_mutex_unlock(&progress.lock);
+    if (bell != NULL) {
+        kolo_doorbell_wake_all(bell);
+    }
 }
 
 /* ---- the progress thread's list ---- */
@@ -260,7 +331,7 @@ static kolo_status list_stream(struct kolo_stream_queue *s)
         progress.running = false;
         progress.streams = NULL;
         progress.stands_by = false;
-        progress.helpers = 0;
+        progress.helpers = progress.sleepers = 0;
         progress.wanted = 0;
     }
     if (!progress.running) {
@@ -337,7 +408,7 @@ kolo_status kolo_stream_submit(struct kolo_queued *call, struct kolo_stream_queu
     if (call->kind == KOLO_QUEUED_COLLECTIVE) {
         kolo_queue_push(call);
     }
-    const bool brief = first && try_stream(s);
+    const bool brief = first ? try_stream(s) : is_message(call) && kolo_queued_is_brief(call);
     if (atomic_load_explicit(&s->pending, memory_order_acquire) > 0) {
         wake_server(brief);
     }
@@ -346,21 +417,6 @@ kolo_status kolo_stream_submit(struct kolo_queued *call, struct kolo_stream_queu
 }
 
 /* ---- public calls ---- */
-
-kolo_status kolo_stream_create(kolo_stream *out)
-{
-    KOLO_UNCANCELLED;
-    if (out == NULL) {
-        return kolo_fail(KOLO_ERR_INVALID, "out is NULL");
-    }
-    struct kolo_stream_queue *s = calloc(1, sizeof *s);
-    if (s == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a stream");
-    }
-    pthread_mutex_init(&s->lock, NULL);
-    *out = s;
-    return KOLO_OK;
-}
 
 static kolo_status take_stream_error(struct kolo_stream_queue *s)
 {
@@ -403,8 +459,7 @@ static void help_until_idle(struct kolo_stream_queue *s)
     while (atomic_load_explicit(&s->pending, memory_order_acquire) > 0) {
         (void)serve_streams(&pauses);
         if (atomic_load_explicit(&s->pending, memory_order_acquire) > 0) {
-            pause_round(&pauses, atomic_load_explicit(&s->polls, memory_order_relaxed),
-                        &progress.helped);
+            pause_round(&pauses, atomic_load(&s->polls), &progress.helped, s);
         }
     }
     if (--progress.helpers == 0 && has_work()) {
@@ -426,44 +481,6 @@ kolo_status kolo_stream_sync(kolo_stream stream)
         atomic_fetch_sub(&s->awaited, 1);
     }
     return take_stream_error(s);
-}
-
-kolo_status kolo_stream_set_timeout(kolo_stream stream, int timeout_ms)
-{
-    KOLO_UNCANCELLED;
-    struct kolo_stream_queue *s = stream;
-    if (s == NULL || timeout_ms < 0) {
-        return s == NULL ? kolo_fail(KOLO_ERR_INVALID, "stream is NULL")
-                         : kolo_fail(KOLO_ERR_INVALID,
-                                     "timeout_ms is %d; it must be positive, or 0 for that of the "
-                                     "communicator",
-                                     timeout_ms);
-    }
-    atomic_store(&s->timeout_ms, timeout_ms);
-    return KOLO_OK;
-}
-
-kolo_status kolo_stream_host_func(kolo_stream stream, void (*fn)(void *arg), void *arg)
-{
-    KOLO_UNCANCELLED;
-    if (stream == NULL || fn == NULL || kolo_group_depth > 0) {
-        return kolo_fail(KOLO_ERR_INVALID, "%s",
-                         stream == NULL ? "stream is NULL"
-                         : fn == NULL   ? "fn is NULL"
-                                        : "kolo_stream_host_func() inside a group");
-    }
-    struct kolo_host_call *call = calloc(1, sizeof *call);
-    if (call == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a call");
-    }
-    call->base.kind = KOLO_QUEUED_HOST_FUNC;
-    call->fn = fn;
-    call->arg = arg;
-    const kolo_status st = kolo_stream_submit(&call->base, stream);
-    if (st != KOLO_OK) {
-        free(call);
-    }
-    return st;
 }
 
 void kolo_stream_destroy(kolo_stream stream)

@@ -102,6 +102,7 @@ struct kolo_p2p {
     _Atomic int active;         /* operations started and not done; any thread reads it */
     _Atomic int unheard;        /* peers that got eager messages and sent no header yet; likewise */
     _Atomic unsigned idle;      /* calls of progress with nothing pending; only a throttle */
+    struct kolo_doorbell *_Atomic bell; /* of the only device, or NULL; likewise */
 
     struct kolo_p2p_fifo started; /* taken from the inbox */
     struct kolo_p2p_fifo any;     /* receives from any source */

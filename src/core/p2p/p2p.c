@@ -375,6 +375,19 @@ bool kolo_p2p_is_open(struct kolo_comm *comm, int peer)
     return open;
 }
 
+struct kolo_doorbell *kolo_p2p_bell(const struct kolo_comm *comm)
+{
+    struct kolo_p2p *p2p = p2p_of(comm);
+    return p2p != NULL ? atomic_load(&p2p->bell) : NULL;
+}
+
+static void ring_peers(const struct kolo_p2p *p2p)
+{
+    for (int i = 0; i < p2p->ndevices; i++) {
+        p2p->device[i].transport->ring(p2p->device[i].device);
+    }
+}
+
 static bool all_done(struct kolo_p2p *p2p)
 {
     return atomic_load_explicit(&p2p->active, memory_order_acquire) == 0;
@@ -396,6 +409,7 @@ kolo_status kolo_p2p_progress(struct kolo_comm *comm)
         return KOLO_OK;
     }
     const kolo_status failure = take_turn(p2p);
+    ring_peers(p2p);
     pthread_mutex_unlock(&comm->links.lock);
     if (failure < 0) {
         (void)kolo_comm_fail(comm, failure);

@@ -90,6 +90,11 @@ bool kolo_p2p_is_open(struct kolo_comm *comm, int peer);
  * Any thread may call. */
 bool kolo_p2p_leaves_behind(struct kolo_comm *comm);
 
+/* What the communicator's peers ring when they have moved messages, so that progress has work. NULL:
+ * some of them do not, or there are no messages yet. It stays until kolo_p2p_close(). Any thread may
+ * call. */
+struct kolo_doorbell *kolo_p2p_bell(const struct kolo_comm *comm);
+
 /* The status of a finished operation. kolo_error_text() of this thread gets the cause of an error.
  */
 kolo_status kolo_p2p_result(const struct kolo_p2p_op *op);

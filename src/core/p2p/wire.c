@@ -88,6 +88,8 @@ static void use_device(struct kolo_p2p *p2p, const struct kolo_member *member)
     assert(p2p->ndevices < KOLO_TRANSPORTS_MAX);
     p2p->device[p2p->ndevices++] =
         (struct kolo_p2p_device){.transport = member->transport, .device = member->device};
+    const bool rings = p2p->ndevices == 1 && p2p->comm->links.exec_env.membarrier;
+    atomic_store(&p2p->bell, rings ? member->transport->bell(member->device) : NULL);
 }
 
 /* INVALID and UNSUPPORTED would say that nothing happened; but an operation was begun. */
