@@ -8,6 +8,9 @@
  * crowded cores, lengthens most. Kolo has to be clearly faster. After some thousands of calls the next
  * trial begins.
  *
+ * A program may make few long calls, and the slower way costs it much. So a trial of long calls ends
+ * once three parts by each agree that one of them is faster by a quarter.
+ *
  * Reductions take no part: kolo and MPI may add in different orders, and a program's sums must not
  * depend on a clock. */
 #include "shim.h"
@@ -15,6 +18,7 @@
 #include <string.h>
 
 enum { NEXT_TRIAL = 8192, FASTER_PERCENT = 95, LONG_BYTES = 1 << 16 };
+enum { PARTS_THAT_AGREE = 3, CLEARLY_PERCENT = 125 };
 
 /* Calls of a part. Long calls vary less, and many of them take long. */
 struct part {
@@ -80,9 +84,9 @@ enum kmpi_why kmpi_choose(struct kmpi_comm *c, enum kmpi_coll coll, size_t bytes
     return choice->is_mpi ? KMPI_SLOWER : KMPI_SERVED;
 }
 
-static uint64_t median(uint64_t ns[KMPI_PARTS])
+static uint64_t median(uint64_t ns[KMPI_PARTS], int parts)
 {
-    for (int i = 1; i < KMPI_PARTS; i++) {
+    for (int i = 1; i < parts; i++) {
         const uint64_t now = ns[i];
         int at = i;
         for (; at > 0 && ns[at - 1] > now; at--) {
@@ -90,23 +94,38 @@ static uint64_t median(uint64_t ns[KMPI_PARTS])
         }
         ns[at] = now;
     }
-    return ns[KMPI_PARTS / 2];
+    return ns[parts / 2];
 }
 
-/* All ranks have timed the same calls. */
-static void decide(struct kmpi_comm *c, struct kmpi_choice *choice)
+/* Whether each part so far took clearly longer by the way `slow` than by the other. */
+static bool is_clearly(uint64_t ns[2][KMPI_PARTS], int parts, int slow)
+{
+    bool all = parts >= PARTS_THAT_AGREE;
+    for (int i = 0; i < parts; i++) {
+        all = all && ns[slow][i] * 100 > ns[!slow][i] * CLEARLY_PERCENT;
+    }
+    return all;
+}
+
+/* All ranks have timed the same calls: `parts` parts by each way. */
+static void decide(struct kmpi_comm *c, struct kmpi_choice *choice, int parts)
 {
     uint64_t ns[2][KMPI_PARTS];
     memcpy(ns, choice->ns, sizeof ns);
     if (kolo_all_reduce(ns, ns, sizeof ns / sizeof ns[0][0], KOLO_UINT64, KOLO_SUM, c->kolo,
-                        NULL) == KOLO_OK) {
-        const struct part *part = part_of(timed.bytes);
-        const uint64_t kolo_ns = median(ns[0]), mpi_ns = median(ns[1]);
-        const double calls = (double)(part->calls - part->warm) * c->nranks;
-        choice->is_mpi = kolo_ns * 100 > mpi_ns * FASTER_PERCENT;
-        kmpi_log(c, "%s of %zu bytes: kolo %.2f us, MPI %.2f us", kmpi_coll_name(timed.coll),
-                 timed.bytes, (double)kolo_ns / 1000 / calls, (double)mpi_ns / 1000 / calls);
+                        NULL) != KOLO_OK) {
+        return;
     }
+    if (parts < KMPI_PARTS && !is_clearly(ns, parts, 0) && !is_clearly(ns, parts, 1)) {
+        return; /* the trial goes on */
+    }
+    const struct part *part = part_of(timed.bytes);
+    const uint64_t kolo_ns = median(ns[0], parts), mpi_ns = median(ns[1], parts);
+    const double calls = (double)(part->calls - part->warm) * c->nranks;
+    choice->is_mpi = kolo_ns * 100 > mpi_ns * FASTER_PERCENT;
+    choice->calls = trial_of(timed.bytes);
+    kmpi_log(c, "%s of %zu bytes, %d parts: kolo %.2f us, MPI %.2f us", kmpi_coll_name(timed.coll),
+             timed.bytes, parts, (double)kolo_ns / 1000 / calls, (double)mpi_ns / 1000 / calls);
 }
 
 void kmpi_end_timed(void)
@@ -119,7 +138,8 @@ void kmpi_end_timed(void)
     uint64_t *ns = &choice->ns[at % 2][at / 2];
     kmpi_timed = NULL;
     *ns = n % part->calls < part->warm ? 0 : *ns + now;
-    if (n == trial_of(timed.bytes) - 1) {
-        decide(c, choice);
+    const bool is_last = (n + 1) % (2 * part->calls) == 0; /* of a part by MPI */
+    if (is_last && (part == &long_part || n == trial_of(timed.bytes) - 1)) {
+        decide(c, choice, (int)(at / 2) + 1);
     }
 }

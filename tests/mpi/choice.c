@@ -7,7 +7,7 @@
 #include <mpi.h>
 #include <stdio.h>
 
-enum { MOST = 1 << 16, CALLS = 120, FEW = 25 };
+enum { MOST = 1 << 18, CALLS = 120, FEW = 25 };
 
 static int in[MOST], out[MOST];
 

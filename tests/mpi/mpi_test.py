@@ -21,6 +21,7 @@ KOLO = os.path.abspath(sys.argv[1])
 ENTRIES = [entry.split(":") for entry in sys.argv[2:]]
 LONG = bool(os.environ.get("KOLO_TEST_FULL"))
 LIMIT_S = 120
+LONG_BYTES = 1 << 16  # of a trial, in src/mpi/choice.c
 # No rank reads another's memory: then a message of some size needs both ranks' help.
 NO_SINGLE_COPIES = {"OMPI_MCA_smsc": "^cma,knem,xpmem", "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
                     "MPIR_CVAR_CH4_CMA_ENABLE": "0"}
@@ -125,6 +126,11 @@ def test_choice(mpi, program):
         tap.check(status == 0 and said("right", out) and tried == {"Bcast", "Alltoall"},
                   f"{mpi[0]}: calls that move data are tried by kolo and by MPI, {ranks} ranks", str(status),
                   *out.splitlines()[-5:])
+        trials = [(int(size), int(parts)) for size, parts in re.findall(r"of (\d+) bytes, (\d+) parts: kolo", out)]
+        tap.check(any(size >= LONG_BYTES for size, _ in trials) and any(size < LONG_BYTES for size, _ in trials) and
+                  all(3 <= parts <= 5 if size >= LONG_BYTES else parts == 5 for size, parts in trials),
+                  f"{mpi[0]}: a trial of short calls has all parts, one of long calls three at least, {ranks} ranks",
+                  str(sorted(set(trials))))
 
 
 def test_killed(mpi, program):
