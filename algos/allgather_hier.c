@@ -10,16 +10,14 @@
  */
 #include "hier.h"
 
-static void spread(const struct kolo_hier *h, struct kolo_builder *b, int tier, int group,
-                   int block)
+static void spread(const void *ctx, struct kolo_builder *b, int tier,
+                   const struct kolo_hier_turn *part)
 {
-    const int from = kolo_hier_holder(h, tier, group, block);
-    for (int child = group; child >= 0; child = kolo_hier_next(h, tier, child)) {
-        const int to = kolo_hier_match(h, tier, from, child);
-        if (to != from) {
-            kolo_transfer(b, from, from == block ? kolo_in(0) : kolo_out(block), to,
-                          kolo_out(block), KOLO_MOVE);
-        }
+    const int from = part->holder, block = part->block;
+    const int to = kolo_hier_match(ctx, tier, from, part->child);
+    if (to != from) {
+        kolo_transfer(b, from, from == block ? kolo_in(0) : kolo_out(block), to, kolo_out(block),
+                      KOLO_MOVE);
     }
 }
 

@@ -63,67 +63,58 @@ static int owner(const struct cut *cut, int tier, int group, int chunk)
 }
 
 /* The owners of a run of chunks in a group's children send their sums to its owner in the group. */
-static void climb(const struct cut *cut, struct kolo_builder *b, int tier, int group, int chunk)
+static void climb(const void *ctx, struct kolo_builder *b, int tier,
+                  const struct kolo_hier_turn *part)
 {
-    const struct kolo_hier *h = &cut->hier;
-    const int to = owner(cut, tier, group, chunk);
-    const struct kolo_slice in = kolo_slice_make(KOLO_IN, chunk, cut->stride[tier]);
-    const struct kolo_slice out = kolo_slice_make(KOLO_OUT, chunk, cut->stride[tier]);
-    int left = kolo_hier_children(h, tier, group) - 1;
-    if (tier == 1) {
+    const struct cut *cut = ctx;
+    const int to = part->holder, from = owner(cut, tier - 1, part->child, part->block);
+    const struct kolo_slice in = kolo_slice_make(KOLO_IN, part->block, cut->stride[tier]);
+    const struct kolo_slice out = kolo_slice_make(KOLO_OUT, part->block, cut->stride[tier]);
+    if (from != to) {
+        const bool last = tier == cut->hier.top && kolo_hier_ends(&cut->hier, tier, part);
+        kolo_transfer(b, from, tier == 1 ? in : out, to, out, KOLO_ADD | (last ? KOLO_LAST : 0u));
+    } else if (tier == 1) {
         kolo_local(b, to, in, out, KOLO_MOVE);
-    }
-    for (int child = group; child >= 0; child = kolo_hier_next(h, tier, child)) {
-        const int from = owner(cut, tier - 1, child, chunk);
-        if (from != to) {
-            const unsigned last = --left == 0 && tier == h->top ? KOLO_LAST : 0;
-            kolo_transfer(b, from, tier == 1 ? in : out, to, out, KOLO_ADD | last);
-        }
     }
 }
 
 /* The owner in the group sends them the results. */
-static void descend(const struct cut *cut, struct kolo_builder *b, int tier, int group, int chunk)
+static void descend(const void *ctx, struct kolo_builder *b, int tier,
+                    const struct kolo_hier_turn *part)
 {
-    const struct kolo_hier *h = &cut->hier;
-    const int from = owner(cut, tier, group, chunk);
-    const struct kolo_slice out = kolo_slice_make(KOLO_OUT, chunk, cut->stride[tier]);
-    for (int child = group; child >= 0; child = kolo_hier_next(h, tier, child)) {
-        const int to = owner(cut, tier - 1, child, chunk);
-        if (from != to) {
-            kolo_transfer(b, from, out, to, out, KOLO_MOVE);
-        }
+    const struct cut *cut = ctx;
+    const int from = part->holder, to = owner(cut, tier - 1, part->child, part->block);
+    const struct kolo_slice out = kolo_slice_make(KOLO_OUT, part->block, cut->stride[tier]);
+    if (from != to) {
+        kolo_transfer(b, from, out, to, out, KOLO_MOVE);
     }
 }
 
-typedef void pass_fn(const struct cut *cut, struct kolo_builder *b, int tier, int group, int chunk);
-
-/* Do one round: each owner's run number `turn`, so that no rank sends two messages to the same
- * rank. False: no owner has that many runs. If all groups of a tier are alike, each owner has one.
+/* Find each owner's run number `turn`, so that no rank sends two messages to the same rank in one
+ * round. False: no owner has that many runs. If all groups of a tier are alike, each owner has one.
  */
-static bool one_turn(const struct cut *cut, struct kolo_builder *b, int tier, int turn,
-                     pass_fn *pass)
+static bool find_turn(const struct cut *cut, int tier, int turn, struct kolo_hier_round *round)
 {
     uint16_t seen[KOLO_HIER_RANKS] = {0}; /* runs that a rank owns */
-    bool any = false;
+    round->count = 0;
     for (int group = 0; group < cut->hier.n; group++) {
         const bool is_group = kolo_hier_is_group(&cut->hier, tier, group);
         for (int chunk = 0; is_group && chunk < cut->chunks; chunk += cut->stride[tier]) {
-            if (seen[owner(cut, tier, group, chunk)]++ == turn) {
-                pass(cut, b, tier, group, chunk);
-                any = true;
+            const int holder = owner(cut, tier, group, chunk);
+            if (seen[holder]++ == turn) {
+                const struct kolo_hier_turn part = {group, chunk, holder, 0};
+                kolo_hier_add_part(&cut->hier, tier, part, round);
             }
         }
     }
-    kolo_round(b);
-    return any;
+    return round->count > 0;
 }
 
-static void each_run(const struct cut *cut, struct kolo_builder *b, int tier, pass_fn *pass)
+static void each_run(const struct cut *cut, struct kolo_builder *b, int tier, kolo_hier_pass *pass)
 {
-    int turn = 0;
-    while (one_turn(cut, b, tier, turn, pass)) {
-        turn++;
+    struct kolo_hier_round round;
+    for (int turn = 0; find_turn(cut, tier, turn, &round); turn++) {
+        kolo_hier_do_round(&cut->hier, b, tier, &round, pass, cut);
     }
 }
 

@@ -111,31 +111,69 @@ int kolo_hier_holder(const struct kolo_hier *h, int tier, int group, int block)
     return holder;
 }
 
-/* Do one round: each rank's block number `turn`. False: no rank has that many blocks. */
-static bool one_turn(const struct kolo_hier *h, struct kolo_builder *b, int tier, int turn,
-                     kolo_hier_block *pass)
+/* ---- rounds ---- */
+
+/* The child behind `child`; behind the last one comes the first. */
+static int child_after(const struct kolo_hier *h, int tier, int child)
 {
-    uint16_t seen[KOLO_HIER_RANKS] = {0}; /* blocks that a rank holds */
-    bool any = false;
-    for (int i = 0; i < h->n * h->n; i++) {
-        const int group = i / h->n;
-        const int block = i % h->n;
-        if (kolo_hier_is_group(h, tier, group) &&
-            seen[kolo_hier_holder(h, tier, group, block)]++ == turn) {
-            pass(h, b, tier, group, block);
-            any = true;
+    const int next = kolo_hier_next(h, tier, child);
+    return next >= 0 ? next : kolo_hier_group(h, tier, child);
+}
+
+void kolo_hier_add_part(const struct kolo_hier *h, int tier, struct kolo_hier_turn part,
+                        struct kolo_hier_round *round)
+{
+    part.child = kolo_hier_group(h, tier - 1, part.holder);
+    round->part[round->count++] = part;
+}
+
+bool kolo_hier_ends(const struct kolo_hier *h, int tier, const struct kolo_hier_turn *part)
+{
+    return child_after(h, tier, part->child) == kolo_hier_group(h, tier - 1, part->holder);
+}
+
+void kolo_hier_do_round(const struct kolo_hier *h, struct kolo_builder *b, int tier,
+                        struct kolo_hier_round *round, kolo_hier_pass *pass, const void *ctx)
+{
+    while (round->count > 0) {
+        int left = 0;
+        for (int i = 0; i < round->count; i++) {
+            struct kolo_hier_turn *part = &round->part[i];
+            pass(ctx, b, tier, part);
+            if (!kolo_hier_ends(h, tier, part)) {
+                part->child = child_after(h, tier, part->child);
+                round->part[left++] = *part;
+            }
         }
+        round->count = left;
     }
     kolo_round(b);
-    return any;
+}
+
+/* Find each rank's block number `turn`. False: no rank has that many blocks. */
+static bool find_turn(const struct kolo_hier *h, int tier, int turn, struct kolo_hier_round *round)
+{
+    uint16_t seen[KOLO_HIER_RANKS] = {0}; /* blocks that a rank holds */
+    round->count = 0;
+    for (int i = 0; i < h->n * h->n; i++) {
+        struct kolo_hier_turn part = {.group = i / h->n, .block = i % h->n};
+        if (!kolo_hier_is_group(h, tier, part.group)) {
+            continue;
+        }
+        part.holder = kolo_hier_holder(h, tier, part.group, part.block);
+        if (seen[part.holder]++ == turn) {
+            kolo_hier_add_part(h, tier, part, round);
+        }
+    }
+    return round->count > 0;
 }
 
 void kolo_hier_each_block(const struct kolo_hier *h, struct kolo_builder *b, int tier,
-                          kolo_hier_block *pass)
+                          kolo_hier_pass *pass)
 {
-    int turn = 0;
-    while (one_turn(h, b, tier, turn, pass)) {
-        turn++;
+    struct kolo_hier_round round;
+    for (int turn = 0; find_turn(h, tier, turn, &round); turn++) {
+        kolo_hier_do_round(h, b, tier, &round, pass, h);
     }
 }
 

@@ -61,13 +61,30 @@ int kolo_hier_match(const struct kolo_hier *h, int tier, int rank, int child);
  * itself. In any other group it is the match of the holder in the group around, from the top
  * down. */
 int kolo_hier_holder(const struct kolo_hier *h, int tier, int group, int block);
-/* The work of a pass over a tier for one block in one group. */
-typedef void kolo_hier_block(const struct kolo_hier *h, struct kolo_builder *b, int tier, int group,
-                             int block);
-/* Call `pass` for all groups of a tier and all blocks, in as many rounds as a rank holds blocks. So
- * no rank sends two messages to the same rank in one round. */
+/* A holder's part in a round over a tier: with one rank in each child of its group it exchanges a
+ * block, or a run of chunks. */
+struct kolo_hier_turn {
+    int group, block, holder;
+    int child; /* whose turn it is. First the holder's own child, last the one before */
+};
+struct kolo_hier_round {
+    int count; /* a rank has one part at most */
+    struct kolo_hier_turn part[KOLO_HIER_RANKS];
+};
+typedef void kolo_hier_pass(const void *ctx, struct kolo_builder *b, int tier,
+                            const struct kolo_hier_turn *part);
+void kolo_hier_add_part(const struct kolo_hier *h, int tier, struct kolo_hier_turn part,
+                        struct kolo_hier_round *round);
+/* Call `pass` for all parts, and for all children of each. Each holder begins behind its own child:
+ * else all groups would send to the first one at the same time. */
+void kolo_hier_do_round(const struct kolo_hier *h, struct kolo_builder *b, int tier,
+                        struct kolo_hier_round *round, kolo_hier_pass *pass, const void *ctx);
+/* Whether it is the last turn of this part. */
+bool kolo_hier_ends(const struct kolo_hier *h, int tier, const struct kolo_hier_turn *part);
+/* Do all groups of a tier and all blocks, in as many rounds as a rank holds blocks. So no rank sends
+ * two messages to the same rank in one round. `pass` gets `h`. */
 void kolo_hier_each_block(const struct kolo_hier *h, struct kolo_builder *b, int tier,
-                          kolo_hier_block *pass);
+                          kolo_hier_pass *pass);
 
 /* Trees of leaders. In each group of tier `top` and below, the leader is `root` if `root` is a
  * member, else the smallest rank (root -1: always). A leader's children are the leaders of its

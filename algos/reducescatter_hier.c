@@ -12,21 +12,17 @@
 
 /* The holder in a group adds the sums of the holders in its children. SCRATCH chunk b is for block
  * b. */
-static void sum_up(const struct kolo_hier *h, struct kolo_builder *b, int tier, int group,
-                   int block)
+static void sum_up(const void *ctx, struct kolo_builder *b, int tier,
+                   const struct kolo_hier_turn *part)
 {
-    const int to = kolo_hier_holder(h, tier, group, block);
-    const struct kolo_slice sum = kolo_scratch(block);
-    int left = kolo_hier_children(h, tier, group) - 1;
-    if (tier == 1) {
-        kolo_local(b, to, kolo_in(block), sum, KOLO_MOVE);
-    }
-    for (int child = group; child >= 0; child = kolo_hier_next(h, tier, child)) {
-        const int from = kolo_hier_match(h, tier, to, child);
-        if (from != to) {
-            const unsigned last = --left == 0 && tier == h->top ? KOLO_LAST : 0;
-            kolo_transfer(b, from, tier == 1 ? kolo_in(block) : sum, to, sum, KOLO_ADD | last);
-        }
+    const struct kolo_hier *h = ctx;
+    const int to = part->holder, from = kolo_hier_match(h, tier, to, part->child);
+    const struct kolo_slice sum = kolo_scratch(part->block), in = kolo_in(part->block);
+    if (from != to) {
+        const bool last = tier == h->top && kolo_hier_ends(h, tier, part);
+        kolo_transfer(b, from, tier == 1 ? in : sum, to, sum, KOLO_ADD | (last ? KOLO_LAST : 0u));
+    } else if (tier == 1) {
+        kolo_local(b, to, in, sum, KOLO_MOVE);
     }
 }
 

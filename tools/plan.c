@@ -282,7 +282,8 @@ static int price_plan(const struct kolo_plan *plan, size_t bytes,
     struct kolo_machine machine = {.link = {.latency_us = 1.0, .us_per_byte = 1e-4},
                                    .copy_us_per_byte = 1e-4,
                                    .reduce_us_per_byte = 1e-4,
-                                   .step_us = 0.05};
+                                   .step_us = 0.05,
+                                   .local_step_us = 0.05};
     struct kolo_price p;
     if (layout->place != NULL) {
         kolo_model_machine(&layout->model, layout->nranks, NULL, &placed);

@@ -216,7 +216,8 @@ static void skip_algo(struct sim_sweep *sweep, const struct kolo_algo *algo)
 
 /* Simulate one algorithm. An algorithm that has no plan for these ranks is skipped. */
 static kolo_status simulate(const struct sim_options *o, const struct kolo_sim_machine *machine,
-                            struct sim_sweep *sweep, const struct kolo_algo *algo, size_t size)
+                            struct sim_sweep *sweep, const struct kolo_algo *algo, size_t size,
+                            size_t tile_bytes)
 {
     const bool blocks = !kolo_coll_flat(sweep->coll);
     const size_t parts = blocks ? (size_t)sweep->nranks : 1;
@@ -227,6 +228,7 @@ static kolo_status simulate(const struct sim_options *o, const struct kolo_sim_m
                                              .root =
                                                  kolo_coll_rooted(sweep->coll) ? sweep->root : 0,
                                              .bytes = count * sizeof(float),
+                                             .tile_bytes = tile_bytes,
                                              .seed = (uint64_t)o->seed,
                                              .fold = !o->every && o->trace == NULL,
                                              .moments = o->path || o->trace != NULL,
@@ -312,7 +314,7 @@ static kolo_status sweep_size(const struct sim_options *o, const struct kolo_sim
         if (algo->coll != sweep->coll || !wants(o, algo, pick.algo)) {
             continue;
         }
-        KOLO_TRY(simulate(o, machine, sweep, algo, size));
+        KOLO_TRY(simulate(o, machine, sweep, algo, size, pick.tile_bytes));
         if (sweep->nrows > before) {
             struct sim_row *row = &sweep->row[before];
             row->chosen = algo == pick.algo;

@@ -75,6 +75,7 @@ static kolo_status simulate(const struct replay *r, struct replay_ranks *ranks,
                                              .nranks = ranks->nranks,
                                              .root = row->root,
                                              .bytes = bytes,
+                                             .tile_bytes = pick.tile_bytes,
                                              .seed = r->options->seed,
                                              .fold = true};
     KOLO_TRY(kolo_sim_run(&options, &result));

@@ -123,10 +123,9 @@ static bool pricer_alloc(struct kolo_pricer *p, int walked, void **moments, void
     const size_t resources = lanes + n;
     const size_t channels = (size_t)p->machine->channels;
     const size_t fixed = 6 * n + channels + 2 * n * channels;
-    const size_t doubles = (size_t)p->order->messages + fixed;
     p->moment = malloc(((size_t)walked * (size_t)p->order->steps + 1) * sizeof *p->moment);
     p->lane =
-        malloc(resources * sizeof *p->lane + lanes * sizeof *p->newest + doubles * sizeof(double));
+        malloc(resources * sizeof *p->lane + lanes * sizeof *p->newest + fixed * sizeof(double));
     *moments = p->moment;
     *rest = p->lane;
     if (p->moment == NULL || p->lane == NULL) {
@@ -142,7 +141,6 @@ static bool pricer_alloc(struct kolo_pricer *p, int walked, void **moments, void
     p->channel = p->busy + 2 * n;
     p->crossed = p->channel + channels;
     p->there = p->crossed + n * channels;
-    p->arrival_us = p->there + n * channels;
     for (size_t i = 0; i < resources; i++) {
         p->lane[i] = (struct kolo_price_resource){0, 0, -1};
     }

@@ -42,7 +42,10 @@ struct kolo_machine {
     const void *ctx;
     double copy_us_per_byte;   /* COPY */
     double reduce_us_per_byte; /* REDUCE and RECV_REDUCE, beyond the link's */
-    double step_us;            /* a core's time for every step */
+    double step_us;            /* a core's time for every SEND and receive */
+    double local_step_us;      /* and for COPY and REDUCE, beside their bytes */
+    double stage_us_per_byte;  /* not by core: a copy to or from where a message waits */
+    double joined_us_per_byte; /* by core: a copy into the outbox of what the step before wrote */
     double switch_us;          /* a switch to a rank that waited while its core was shared */
     int cores;                 /* rank r computes on core r mod cores; 0: each rank has its own */
     int channels;              /* numbered from 1 */
@@ -51,6 +54,7 @@ struct kolo_machine {
      * pass. Each further source of a pass costs only reduce_us_per_byte, and the copy of its result
      * out of SCRATCH is free. */
     bool outboxes;
+    bool whole_passes; /* with outboxes: a pass begins when all its sources are there */
     /* With outboxes: all user memory is mapped. Every rank has told the others so; that round of
      * flags is not counted. A message then travels as exec lowers it: its receiver takes it from
      * its source (STABLE; from IN at once), or its sender puts it into its destination (FRESH). */

@@ -10,7 +10,8 @@ enum { KOLO_PRICE_TILES = 6, KOLO_PRICE_SLOTS = 4 }; /* tiles that are walked; s
 
 struct kolo_price_moment { /* the end of one step of one tile */
     double end_us;
-    int cause; /* the moment that it waited for last, or -1 */
+    double arrives_us; /* of a SEND: by core the first byte, else the last */
+    int cause;         /* the moment that it waited for last, or -1 */
 };
 
 struct kolo_price_resource { /* a lane or a core: busy until the end of a moment */
@@ -19,12 +20,22 @@ struct kolo_price_resource { /* a lane or a core: busy until the end of a moment
     int last;
 };
 
+struct kolo_price_pass { /* that more sources will join */
+    int count;           /* of sources so far */
+    int last;            /* the moment that sent the one that arrives last */
+    double first_us;     /* the first one arrives */
+    double wait_us, us;  /* work of waiting for them, and of the pass itself */
+    double newest_us;    /* of waiting for the newest one */
+};
+
 struct kolo_price_newest { /* step of a lane, as far as the next one may join it */
     const struct kolo_step *step;
     int tile;
     bool waited;            /* and nothing was sent since */
     double far_us;          /* that these waits took longer, as their lines came from far */
     double sum_us_per_byte; /* of the link of the lane's newest message */
+    struct kolo_price_pass pass;
+    int planned; /* so many messages of the lane that come next share the port already */
 };
 
 struct kolo_pricer {
@@ -35,7 +46,6 @@ struct kolo_pricer {
     int tiles;
     bool flat;
     struct kolo_price_moment *moment; /* [walked * steps] */
-    double *arrival_us; /* [messages]: of the newest tile; by core the first byte, else the last */
     struct kolo_price_resource *lane, *core;
     struct kolo_price_newest *newest; /* [nranks * lanes] */
     double *out_port, *in_port;       /* [nranks]: free from then on */
@@ -48,6 +58,13 @@ struct kolo_pricer {
     double tile_end_us[KOLO_PRICE_TILES];
     int last; /* the moment that ends last */
 };
+
+struct kolo_price_flow {              /* of a message through its sender's port */
+    double begin_us, left_us, end_us; /* end_us < 0: not yet */
+};
+
+/* Find the ends of flows that begin one after another, on a port that is free from free_us on. */
+void kolo_price_share_port(struct kolo_price_flow *flow, int count, double free_us);
 
 /* A callback of the walk: the end of one step. `ctx` is a struct kolo_pricer. */
 kolo_status kolo_price_step(void *ctx, const struct kolo_event *e);

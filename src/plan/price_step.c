@@ -104,6 +104,13 @@ static bool is_sent_again(const struct kolo_pricer *p, const struct kolo_event *
            last->place == e->step->place && same_slice(last->src, e->step->src);
 }
 
+/* The step before wrote what is sent: its pass stores into the outbox, too. */
+static bool was_written(const struct kolo_pricer *p, const struct kolo_event *e)
+{
+    const struct kolo_step *last = newest_step(p, e);
+    return last != NULL && last->op != KOLO_SEND && same_slice(last->dst, e->step->src);
+}
+
 enum way { BY_OUTBOX, BY_PULL, FROM_IN, BY_PUSH };
 
 /* How a message travels: as exec/lower/lower.c says. */
@@ -140,41 +147,119 @@ static int port_of(const struct kolo_pricer *p, int rank)
     return p->machine->port_of != NULL ? p->machine->port_of(p->machine->ctx, rank) : rank;
 }
 
+/* ---- messages between hosts ---- */
+
+/* The step of the same lane and tile that is `ahead` steps further on. NULL: the tile ends. */
+static const struct kolo_step *step_ahead(const struct kolo_pricer *p, const struct kolo_event *e,
+                                          int ahead, int *index)
+{
+    const struct kolo_order *o = p->order;
+    const int *first = &o->lane_first[e->rank * p->plan->lanes + e->step->lane];
+    const int at = first[0] + o->turn[e->number] + ahead;
+    if (at >= first[1]) {
+        return NULL;
+    }
+    *index = o->lane_step[at];
+    return &p->plan->rank[e->rank].step[*index];
+}
+
+/* A message is sent from its slice if this is one chunk that nobody changes. Else a core copies it
+ * to where it can wait. */
+static double send_work_us(const struct kolo_pricer *p, const struct kolo_step *s,
+                           const struct kolo_link_price *link)
+{
+    const bool staged = (s->flags & KOLO_STEP_STABLE) == 0 || s->src.count != 1;
+    return p->machine->step_us + link->message_us +
+           (staged ? slice_bytes(p, s->src) * p->machine->stage_us_per_byte : 0);
+}
+
+/* The messages that a lane sends with nothing in between share its port: the first is not there
+ * long before the last. Find when each has left, if the first is sent at ready_us. A network
+ * interface works on so many at a time. Returns their number. */
+static int plan_sends(struct kolo_pricer *p, const struct kolo_event *e, double ready_us)
+{
+    enum { MOST = 16 };
+    struct kolo_price_flow flow[MOST];
+    int step[MOST];
+    int count = 0;
+    double *free_us = &p->out_port[port_of(p, e->rank)];
+    double begin_us = ready_us;
+    while (count < MOST) {
+        const struct kolo_step *s = step_ahead(p, e, count, &step[count]);
+        if (s == NULL || s->op != KOLO_SEND) {
+            break;
+        }
+        const struct kolo_link_price link = link_price(p, e->rank, s->peer);
+        if (link.by_core) {
+            break;
+        }
+        begin_us += count > 0 ? send_work_us(p, s, &link) : 0;
+        flow[count++] =
+            (struct kolo_price_flow){begin_us, slice_bytes(p, s->src) * link.us_per_byte, -1};
+    }
+    double busy_us = 0;
+    for (int i = 0; i < count; i++) {
+        busy_us += flow[i].left_us;
+    }
+    kolo_price_share_port(flow, count, *free_us);
+    for (int i = 0; i < count; i++) {
+        p->moment[moment_of(p, e->rank, step[i], e->tile)].arrives_us = flow[i].end_us;
+    }
+    (void)take_port(free_us, ready_us, busy_us); /* others may have the gaps in between */
+    return count;
+}
+
+/* The lane goes on while the ports work. */
+static void send_message(struct kolo_pricer *p, const struct kolo_event *e, int self,
+                         const struct kolo_link_price *link, struct kolo_price_moment *m)
+{
+    struct kolo_price_newest *newest = &p->newest[e->rank * p->plan->lanes + e->step->lane];
+    const double time_us = slice_bytes(p, e->step->src) * link->us_per_byte;
+    const int out = port_of(p, e->rank), in = port_of(p, e->step->peer);
+    add_work(p, e->rank, self, m, send_work_us(p, e->step, link));
+    if (newest->planned == 0) {
+        newest->planned = plan_sends(p, e, m->end_us);
+    }
+    newest->planned--;
+    double left_us = p->moment[self].arrives_us;
+    left_us = left_us > m->end_us + time_us ? left_us : m->end_us + time_us;
+    const double enters_us = take_port(&p->in_port[in], m->end_us + link->latency_us, time_us);
+    m->arrives_us = enters_us + time_us > left_us + link->latency_us ? enters_us + time_us
+                                                                     : left_us + link->latency_us;
+    p->busy[out] += time_us;
+    p->busy[p->plan->shape.nranks + in] += time_us;
+}
+
 static void price_send(struct kolo_pricer *p, const struct kolo_event *e, int self,
                        struct kolo_price_moment *m)
 {
     const int to = e->step->peer;
     const struct kolo_link_price link = link_price(p, e->rank, to);
     const double bytes = slice_bytes(p, e->step->src);
+    p->sent[e->rank] += bytes;
+    p->received[to] += bytes;
+    if (!link.by_core) {
+        send_message(p, e, self, &link, m);
+        return;
+    }
     const enum way way = way_of(p, e);
-    if (link.by_core && way == FROM_IN) { /* it is there when the call begins */
-        p->arrival_us[e->message] = 0;
-        p->sent[e->rank] += bytes;
-        p->received[to] += bytes;
+    if (way == FROM_IN) { /* it is there when the call begins */
+        m->arrives_us = 0;
         return;
     }
     if (e->other >= 0) { /* the slot's credit comes back */
         const int freed = moment_of(p, to, e->other, e->other_tile);
         wait_for(m, p->moment[freed].end_us + link_price(p, to, e->rank).latency_us, freed);
     }
-    if (!link.by_core || way == BY_PUSH || !is_sent_again(p, e)) {
-        const bool copies = p->machine->outboxes && link.by_core && way != BY_PULL;
+    if (way == BY_PUSH || !is_sent_again(p, e)) {
+        const bool copies = p->machine->outboxes && way != BY_PULL;
         const double far = way == BY_PUSH ? link.far_us_per_byte : 0;
-        const double each = copies ? p->machine->copy_us_per_byte + far : 0;
-        add_work(p, e->rank, self, m, p->machine->step_us + link.message_us + bytes * each);
+        const double copy =
+            was_written(p, e) ? p->machine->joined_us_per_byte : p->machine->copy_us_per_byte;
+        const double each = copies ? copy + far : 0;
+        add_work(p, e->rank, self, m, p->machine->step_us + bytes * each);
     }
-    double arrives_us = m->end_us + link.latency_us;
-    if (!link.by_core) { /* the lane goes on while the ports work */
-        const double time_us = bytes * link.us_per_byte;
-        const int out = port_of(p, e->rank), in = port_of(p, to);
-        const double leaves_us = take_port(&p->out_port[out], m->end_us, time_us);
-        arrives_us = take_port(&p->in_port[in], leaves_us + link.latency_us, time_us) + time_us;
-        p->busy[out] += time_us;
-        p->busy[p->plan->shape.nranks + in] += time_us;
-    }
-    p->arrival_us[e->message] = arrives_us;
-    p->sent[e->rank] += bytes;
-    p->received[to] += bytes;
+    m->arrives_us = m->end_us + link.latency_us;
 }
 
 /* Whether the core of `rank` has other ranks too. */
@@ -226,6 +311,59 @@ static double far_step_us(struct kolo_pricer *p, const struct kolo_event *e, dou
     return newest->far_us - before_us;
 }
 
+/* Whether the lane's next step adds one more source to the same pass. */
+static bool goes_on(const struct kolo_pricer *p, const struct kolo_event *e)
+{
+    int index = 0;
+    const struct kolo_step *next = step_ahead(p, e, 1, &index);
+    return p->machine->whole_passes && next != NULL && is_sum(next) && next->dep < 0 &&
+           (next->flags & KOLO_STEP_LEFT) == 0 && same_slice(next->dst, e->step->dst);
+}
+
+/* A core's time for the bytes that came. A message of several chunks does not go straight to its
+ * slice. */
+static double bytes_us(const struct kolo_pricer *p, const struct kolo_event *e,
+                       const struct kolo_link_price *link)
+{
+    const struct kolo_step *s = e->step;
+    const bool adds = s->op == KOLO_RECV_REDUCE;
+    const bool by_push = way_of(p, e) == BY_PUSH;
+    double each = adds ? p->machine->reduce_us_per_byte + link->sum_us_per_byte : 0;
+    each += link->by_core && !by_push && !joins_pass(p, e) ? link->us_per_byte : 0;
+    each += !by_push ? link->far_us_per_byte : 0;
+    each += !link->by_core && !adds && s->dst.count != 1 ? p->machine->stage_us_per_byte : 0;
+    return slice_bytes(p, s->src) * each;
+}
+
+/* One more source of a pass. True: others will follow, and nothing is to be done before. */
+static bool joins_later(struct kolo_pricer *p, const struct kolo_event *e, int sent, double work_us,
+                        double pass_us)
+{
+    struct kolo_price_pass *pass = &p->newest[e->rank * p->plan->lanes + e->step->lane].pass;
+    const double arrives_us = p->moment[sent].arrives_us;
+    if (pass->count++ == 0) {
+        *pass = (struct kolo_price_pass){.count = 1, .first_us = arrives_us, .last = sent};
+    }
+    pass->first_us = arrives_us < pass->first_us ? arrives_us : pass->first_us;
+    pass->last = arrives_us >= p->moment[pass->last].arrives_us ? sent : pass->last;
+    pass->wait_us += work_us;
+    pass->us += pass_us;
+    pass->newest_us = work_us;
+    return goes_on(p, e);
+}
+
+/* A core that waits takes its sources as they come, and begins the pass when it has the last. */
+static void do_pass(struct kolo_pricer *p, const struct kolo_event *e, int self,
+                    struct kolo_price_moment *m)
+{
+    struct kolo_price_pass *pass = &p->newest[e->rank * p->plan->lanes + e->step->lane].pass;
+    wait_for(m, pass->first_us, pass->last);
+    add_work(p, e->rank, self, m, pass->wait_us);
+    wait_for(m, p->moment[pass->last].arrives_us + pass->newest_us, pass->last);
+    add_work(p, e->rank, self, m, pass->us);
+    pass->count = 0;
+}
+
 static void price_receive(struct kolo_pricer *p, const struct kolo_event *e, int self,
                           struct kolo_price_moment *m)
 {
@@ -235,19 +373,24 @@ static void price_receive(struct kolo_pricer *p, const struct kolo_event *e, int
     const int sent = moment_of(p, e->step->peer, e->other, e->tile);
     p->newest[e->rank * p->plan->lanes + e->step->lane].sum_us_per_byte = link.sum_us_per_byte;
     double work_us = machine->step_us + link.message_us;
-    const double arrives_us = p->arrival_us[e->message];
+    const double arrives_us = p->moment[sent].arrives_us;
     const bool waits = way_of(p, e) != FROM_IN;
     work_us += waits && gives_way(p, e, arrives_us > m->end_us) ? machine->switch_us : 0;
-    work_us += e->step->op == KOLO_RECV_REDUCE
-                   ? bytes * (machine->reduce_us_per_byte + link.sum_us_per_byte)
-                   : 0;
-    work_us +=
-        link.by_core && way_of(p, e) != BY_PUSH && !joins_pass(p, e) ? bytes * link.us_per_byte : 0;
     work_us += far_step_us(p, e, link.far_step_us);
-    work_us += way_of(p, e) != BY_PUSH ? bytes * link.far_us_per_byte : 0;
-    wait_for(m, arrives_us, sent);
-    const double passes_us = channel_us(p, e, &link, bytes, m->end_us);
-    add_work(p, e->rank, self, m, passes_us > work_us ? passes_us : work_us);
+    const double pass_us = bytes_us(p, e, &link);
+    struct kolo_price_pass *pass = &p->newest[e->rank * p->plan->lanes + e->step->lane].pass;
+    if (joins_later(p, e, sent, work_us, pass_us)) {
+        return;
+    }
+    if (pass->count > 1) {
+        do_pass(p, e, self, m);
+    } else {
+        wait_for(m, arrives_us, sent);
+        const double passes_us = channel_us(p, e, &link, bytes, m->end_us);
+        add_work(p, e->rank, self, m,
+                 passes_us > work_us + pass_us ? passes_us : work_us + pass_us);
+    }
+    pass->count = 0;
 }
 
 /* A copy of what the pass before wrote, out of SCRATCH: the pass writes it there right away. */
@@ -277,7 +420,16 @@ static void price_local(struct kolo_pricer *p, const struct kolo_event *e, int s
     } else if (!copies_pass(p, e) && !is_in_place(p, e->step)) {
         each = machine->copy_us_per_byte;
     }
-    add_work(p, e->rank, self, m, machine->step_us + bytes * each);
+    const double work_us = machine->local_step_us + bytes * each;
+    struct kolo_price_pass *pass = &p->newest[e->rank * p->plan->lanes + e->step->lane].pass;
+    if (pass->count == 0) {
+        add_work(p, e->rank, self, m, work_us);
+        return;
+    }
+    pass->us += work_us;
+    if (!goes_on(p, e)) {
+        do_pass(p, e, self, m);
+    }
 }
 
 static void remember_step(struct kolo_pricer *p, const struct kolo_event *e)
@@ -285,8 +437,9 @@ static void remember_step(struct kolo_pricer *p, const struct kolo_event *e)
     struct kolo_price_newest *newest = &p->newest[e->rank * p->plan->lanes + e->step->lane];
     const bool receives = e->message >= 0 && e->step->op != KOLO_SEND && way_of(p, e) != FROM_IN;
     const bool waited = newest->waited && newest->tile == e->tile && e->step->op != KOLO_SEND;
-    *newest = (struct kolo_price_newest){e->step, e->tile, receives || waited, newest->far_us,
-                                         newest->sum_us_per_byte};
+    newest->step = e->step;
+    newest->tile = e->tile;
+    newest->waited = receives || waited;
 }
 
 kolo_status kolo_price_step(void *ctx, const struct kolo_event *e)
@@ -294,7 +447,7 @@ kolo_status kolo_price_step(void *ctx, const struct kolo_event *e)
     struct kolo_pricer *p = ctx;
     struct kolo_price_resource *lane = &p->lane[e->rank * p->plan->lanes + e->step->lane];
     const int self = e->tile * p->order->steps + e->number;
-    struct kolo_price_moment m = {lane->free_us, lane->last};
+    struct kolo_price_moment m = {.end_us = lane->free_us, .cause = lane->last};
     if (e->step->dep >= 0) {
         const int dep = moment_of(p, e->rank, e->step->dep, e->tile);
         wait_for(&m, p->moment[dep].end_us, dep);

@@ -13,7 +13,8 @@ struct kolo_sim_core *kolo_sim_core_of(const struct kolo_sim *s, int rank)
 
 /* A copy of other ranks' bytes, or into their memory, costs a copy; one of the core's own bytes less.
  * Each further source is an addition; reduce_us_per_byte holds the way of an operand from another
- * core. Each further destination, or that of a sum, is a store of bytes that are at hand. The lines
+ * core. What a message brought lies in memory, so that an addition takes net_sum_us_per_byte more.
+ * Each further destination, or that of a sum, is a store of bytes that are at hand. The lines
  * of a short slot still lie in its readers' caches, so a store there waits for them
  * (exec/cpu/bind.c tells more). */
 static double move_us(const struct kolo_sim *s, int rank, const struct kolo_sim_op *op,
@@ -26,6 +27,7 @@ static double move_us(const struct kolo_sim *s, int rank, const struct kolo_sim_
                   : op->nrefs > 0 ? copy
                                   : local;
     each += local * stores + (s->set.in_long ? 0 : copy * op->outs);
+    each += op->nsrc > 1 ? s->costs->net_sum_us_per_byte * op->came : 0;
     for (int i = 0; i < op->nrefs; i++) {
         struct kolo_link_price link;
         kolo_sim_near_link(&s->place, kolo_sim_partner(s, rank, p->ref[op->ref + (uint32_t)i].peer),
@@ -49,14 +51,21 @@ static double wait_us(const struct kolo_sim *s, int rank, const struct kolo_sim_
     return op->nrefs * s->costs->step_us + far_us;
 }
 
+double kolo_sim_take_us(const struct kolo_sim *s, int rank, uint32_t request, uint32_t tile)
+{
+    const struct kolo_sim_machine *m = s->machine;
+    const uint64_t bytes = kolo_sim_taken_bytes(s, kolo_sim_prog_at(s, rank), request, tile);
+    const double us = s->costs->net_message_us + (double)bytes * m->net_copy_us_per_byte;
+    return us * (rank == m->slow_rank ? m->slow_factor : 1);
+}
+
 static double taken_us(const struct kolo_sim *s, int rank, const struct kolo_sim_op *op,
                        uint32_t tile)
 {
     const struct kolo_sim_prog *p = kolo_sim_prog_at(s, rank);
     double us = 0;
     for (int i = 0; i < op->nrefs; i++) {
-        const uint64_t bytes = kolo_sim_taken_bytes(s, p, p->ref[op->ref + (uint32_t)i].what, tile);
-        us += s->costs->net_message_us + (double)bytes * s->machine->net_copy_us_per_byte;
+        us += kolo_sim_take_us(s, rank, p->ref[op->ref + (uint32_t)i].what, tile);
     }
     return us;
 }
@@ -98,7 +107,7 @@ double kolo_sim_work(const struct kolo_sim *s, int rank, uint32_t pc, const stru
         break;
     case KOLO_DO_TAKEN:
         us = taken_us(s, rank, op, tile);
-        break;
+        return m->noise > 0 ? us * noise_of(s, rank, pc, tile) : us;
     default:
         return 0;
     }

@@ -24,6 +24,7 @@ struct kolo_sim_lane {
     bool met, worked; /* the op: all that it waits for is there; it had the core */
     uint32_t sub;     /* operands of the op that are known */
     double now_us;    /* the lane has done all before pc by then */
+    double before_us; /* and all before the op at pc */
     double ready_us;  /* of the op at pc, so far */
     size_t wants;     /* the fact that it waits for in a rank's list; PROGRESS: any of its lanes */
     int next_waiter;  /* in this list, or -1 */

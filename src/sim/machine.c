@@ -9,12 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-/* A copy within a core's own caches takes so much of the time of a copy from another core's. Fitted
- * on one machine: perf/RESULTS.md. */
-static const double LOCAL_COPY = 0.33;
 
 /* The processor time of a line, at most. kolo's costs take it as a part of the latency, which fits
- * near cores; between far cores the core works no longer, it waits. Fitted as above. */
+ * near cores; between far cores the core works no longer, it waits. Fitted on one
+ * machine: perf/RESULTS.md. */
 static const double STEP_US = 0.05;
 
 /* Also fitted. It holds what a benchmark adds to a lone call. */
@@ -92,7 +90,7 @@ void kolo_sim_machine_init(struct kolo_sim_machine *out)
 
 void kolo_sim_machine_local(struct kolo_sim_machine *machine)
 {
-    machine->local_us_per_byte = LOCAL_COPY * machine->costs.copy_us_per_byte;
+    machine->local_us_per_byte = KOLO_LOCAL_COPY * machine->costs.copy_us_per_byte;
 }
 
 void kolo_sim_machine_names(struct kolo_text *out)

@@ -204,8 +204,8 @@ kolo_status kolo_sim_run(const struct kolo_sim_options *options, struct kolo_sim
     struct kolo_sim s = {.options = options, .machine = options->machine, .lanes = 1};
     KOLO_TRY(kolo_sim_place_open(options->machine, options->nranks, &s.place));
     s.costs = &s.place.model.costs;
-    kolo_status st =
-        kolo_sim_set_make(options->algo, &s.place, options->root, options->bytes, &s.set);
+    kolo_status st = kolo_sim_set_make(options->algo, &s.place, options->root, options->bytes,
+                                       options->tile_bytes, &s.set);
     if (st == KOLO_OK) {
         s.n = options->fold ? kolo_sim_fold(&s.set, &s.place) : options->nranks;
         st = open_memory(&s);

@@ -3,7 +3,8 @@
  *
  * The programs are those that the executor runs, with its lanes, tiles, stages and credits. What an
  * op takes is a property of the machine:
- *   MOVE          a pass of the core over the bytes; more for each further source and destination
+ *   MOVE          a pass of the core over the bytes; more for each further source and destination,
+ *                 and for each that a message brought, if it is added
  *   WAIT, SIGNAL  step_us for each line; a line is there latency_us after its SIGNAL
  *   SEND, TAKEN   net_message_us and the copy of the bytes, at either end
  *   message       a flow over the NICs and uplinks, shared max-min fairly; its last byte is there
@@ -45,7 +46,8 @@ struct kolo_sim_options {
     const struct kolo_algo *algo;
     const struct kolo_sim_machine *machine;
     int nranks, root;
-    size_t bytes; /* as in struct kolo_query */
+    size_t bytes;      /* as in struct kolo_query */
+    size_t tile_bytes; /* of kolo's choice, if the machine has no tile of its own; 0: the default */
     uint64_t seed;
     bool fold;    /* where it is exact; see fold.h */
     bool moments; /* keep them, for the critical path and the trace */

@@ -170,6 +170,17 @@ static bool has_room(const struct kolo_class *class)
     return class->name != NULL && class->us != NULL && class->index != NULL;
 }
 
+/* Within a host the price of the default tile stands for that of any. */
+static kolo_status rank_class(struct kolo_chooser *c, struct kolo_ranking *ranking,
+                              enum kolo_coll coll, int number, bool mapped)
+{
+    const size_t bytes = (size_t)1 << number;
+    const struct kolo_asked call = {.chooser = c, .coll = coll, .bytes = bytes, .mapped = mapped};
+    const struct kolo_asking about = {bytes, mapped, c->options.max_phases,
+                                      kolo_model_is_between(&c->model) ? kolo_tile_of(&call) : 0};
+    return kolo_ranking_share(c, ranking, coll, &about);
+}
+
 kolo_status kolo_class_prepare(struct kolo_chooser *c, enum kolo_coll coll, size_t bytes,
                                bool mapped, struct kolo_class **out)
 {
@@ -191,8 +202,7 @@ kolo_status kolo_class_prepare(struct kolo_chooser *c, enum kolo_coll coll, size
     if (ranking->candidate == NULL || !has_room(class)) {
         st = kolo_fail(KOLO_ERR_SYSTEM, "out of memory while choosing an algorithm");
     } else {
-        const struct kolo_asking about = {(size_t)1 << number, mapped, c->options.max_phases};
-        st = kolo_ranking_share(c, ranking, coll, &about);
+        st = rank_class(c, ranking, coll, number, mapped);
     }
     if (st != KOLO_OK) {
         kolo_class_free(class);

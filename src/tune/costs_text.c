@@ -67,6 +67,7 @@ static const struct cost_name cost_names[] = {
     {"net_latency_us", offsetof(struct kolo_costs, net.latency_us), false},
     {"net_gbs", offsetof(struct kolo_costs, net.copy_us_per_byte), true},
     {"net_message_us", offsetof(struct kolo_costs, net_message_us), false},
+    {"net_sum_gbs", offsetof(struct kolo_costs, net_sum_us_per_byte), true},
 };
 
 /* Parse one "name=value". `seen` has a bit for each name. */

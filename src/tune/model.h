@@ -15,10 +15,24 @@ struct kolo_model {
     bool by_messages;               /* no rank maps another's memory */
 };
 
+/* Whether messages go between hosts, or between ranks that map nothing of each other. */
+static inline bool kolo_model_is_between(const struct kolo_model *model)
+{
+    return model->nhosts > 1 || model->by_messages;
+}
+
+/* A core's time for a message between hosts, at either end. */
+double kolo_model_message_us(const struct kolo_costs *costs);
+
+/* A copy within a core's own caches takes so much of the time of a copy from another core's. Fitted
+ * on one machine: perf/RESULTS.md. */
+#define KOLO_LOCAL_COPY 0.33
+
 struct kolo_asking {
     size_t bytes;
     bool mapped; /* all buffers lie in memory that peers map */
     int max_phases;
+    size_t tile_bytes; /* of the call, between hosts; 0: the default */
 };
 
 struct kolo_forecast {

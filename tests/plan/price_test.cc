@@ -69,11 +69,13 @@ TEST(Price, OfDirectIsTwoLatenciesAndTheSameBytesAsARing)
     }
 }
 
+// A rank posts all its messages at once, and they share its port: the first to leave is there no
+// sooner than the last.
 TEST(Price, OfABinomialBroadcastIsLogNSteps)
 {
     for (int k = 1; k <= 6; k++) {
         const double bytes = 64000;
-        const double want = k * (kAlphaUs + bytes * kUsPerByte);
+        const double want = k * kAlphaUs + k * (k + 1) / 2 * bytes * kUsPerByte;
         const kolo_price price =
             Price("broadcast_binomial", 1 << k, static_cast<size_t>(bytes), Links());
         EXPECT_NEAR(want, price.total_us, Near(want)) << k;
@@ -97,10 +99,20 @@ TEST(Price, OfAChainWithTilesIsAPipeline)
     }
 }
 
+// Messages between hosts have no slots.
+TEST(Price, OfAChainBetweenHostsIsNotBoundBySlots)
+{
+    kolo_machine machine = Links();
+    machine.link.latency_us = 1000;
+    const double want = 1000 + 402 * 64 * kUsPerByte;
+    EXPECT_NEAR(want, Price("broadcast_chain", 2, 64 * 402, machine, 64).total_us, Near(want));
+}
+
 // With 4 slots a message leaves when the one four before it was received and its credit is back.
 TEST(Price, OfAChainIsBoundByItsSlotsWhereLatencyDominates)
 {
     kolo_machine machine = Links();
+    machine.link.by_core = true;
     machine.link.latency_us = 1000;
     const kolo_price price = Price("broadcast_chain", 2, 64 * 402, machine, 64);
     const double each = 64 * kUsPerByte, round = 2 * 1000 + each;
@@ -145,6 +157,29 @@ TEST(Price, WhatAMessageBroughtIsAddedAtTheRateOfMemory)
         EXPECT_NEAR(without + added * each, Price(name, 2, 12800, machine).total_us, Near(without))
             << name;
     }
+}
+
+// A core that waits takes messages as they come, and adds when it has the last.
+TEST(Price, APassBeginsWhenAllItsSourcesAreThere)
+{
+    kolo_machine machine = Links();
+    machine.outboxes = machine.whole_passes = true;
+    machine.link.message_us = 1;
+    machine.reduce_us_per_byte = 0.001;
+    const double sent = 1 + kAlphaUs, bytes = 6400;
+    const double wire = bytes * kUsPerByte; // a message takes longer to enter than to be taken
+    const double want = sent + 3 * wire + 1 + 3 * bytes * 0.001;
+    EXPECT_NEAR(want, Price("reduce_direct", 4, 6400, machine).total_us, Near(want));
+}
+
+// A message that is not one chunk for good waits in memory of its own, at both ends.
+TEST(Price, MessagesOfSeveralChunksAreCopiedAtBothEnds)
+{
+    kolo_machine machine = Links();
+    const double without = Price("allgather_doubling", 4, 6400, machine).total_us;
+    machine.stage_us_per_byte = 0.001;
+    const double with = Price("allgather_doubling", 4, 6400, machine).total_us;
+    EXPECT_NEAR(without + 2 * 2 * 6400 * 0.001, with, Near(with)) << "of two rounds, the second";
 }
 
 TEST(Price, SerialisesRanksThatShareACore)
@@ -357,7 +392,7 @@ TEST(Price, IsDefinedForEveryAlgorithm)
 {
     kolo_machine machine = Links();
     machine.copy_us_per_byte = machine.reduce_us_per_byte = 1e-4;
-    machine.step_us = 0.05;
+    machine.step_us = machine.local_step_us = 0.05;
     machine.cores = 2;
     machine.switch_us = 3;
     for (const kolo_algo *algo : AllAlgos()) {

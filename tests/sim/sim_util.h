@@ -24,6 +24,7 @@ inline kolo_sim_machine Flat(double gamma = kGamma)
         m.costs.switch_us = 0;
     m.costs.reduce_us_per_byte = gamma;
     m.costs.net = {kAlphaUs, kBeta};
+    m.costs.net_sum_us_per_byte = 0;
     return m;
 }
 

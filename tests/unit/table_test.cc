@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: src/tune/table.c src/tune/table_read.c src/tune/table_write.c
+// covers: src/tune/table.c src/tune/table_read.c
 /* Tables of measured choices: reading, what is refused and how, which row decides, files. */
 extern "C" {
 #include "core/setup/tune_table.h"

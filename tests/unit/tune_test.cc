@@ -542,9 +542,19 @@ TEST(Choosing, ACoresTimeForAMessageCounts)
         options.costs = Costs(i == 0 ? "net_latency_us=20" : "net_latency_us=20,net_message_us=9");
         us[i] = Choose(Make(options), KOLO_COLL_BARRIER, 0).predicted_us;
     }
-    EXPECT_GT(us[0], 20) << "a quarter of the latency at either end is a part of it";
-    EXPECT_LT(us[0], 25);
-    EXPECT_GT(us[1], 20 + 2 * 9);
+    EXPECT_NEAR(20, us[0], 1e-9) << "a quarter of the latency at either end is a part of it";
+    EXPECT_NEAR(20 + 2 * 9, us[1], 1e-9);
+}
+
+// Between hosts a call alone counts: seven messages at once are there before three in turn.
+TEST(Choosing, FewHostsReduceAndBroadcastWithoutRelays)
+{
+    kolo_chooser_options options = Options(8);
+    options.nhosts = 8;
+    options.costs = Costs("net_latency_us=1.5,net_gbs=24,net_message_us=0.3");
+    const Chooser chooser = Make(options);
+    EXPECT_EQ("reduce_direct", Name(Choose(chooser, KOLO_COLL_REDUCE, 128)));
+    EXPECT_EQ("broadcast_direct", Name(Choose(chooser, KOLO_COLL_BROADCAST, 128)));
 }
 
 // ---- deterministic

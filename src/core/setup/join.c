@@ -312,7 +312,7 @@ static kolo_status find_costs(int cores, const struct kolo_host *host, struct ko
                                "KOLO_COSTS is \"%s\"; it is a list such as cores=2,latency_us=0.2,"
                                "copy_gbs=10,reduce_gbs=10,step_us=0.01,switch_us=1; beyond an L3 "
                                "numa_, package_ and host_latency_us and _gbs, and cross_gbs; "
-                               "between hosts net_latency_us,net_gbs,net_message_us",
+                               "between hosts net_latency_us,net_gbs,net_message_us,net_sum_gbs",
                                given);
     }
     pthread_mutex_lock(&measured.lock);

@@ -150,6 +150,7 @@ static void set_refs(struct maker *m, const struct kolo_prog *from, const struct
         } else if (at->rank < 0 || at->rank == from->me) {
             const bool out = at->space == KOLO_AT_OUTBOX && op->code == KOLO_DO_MOVE;
             to->outs = (uint8_t)(to->outs + out);
+            to->came += at->space == KOLO_AT_STAGE && i < op->nsrc && op->code == KOLO_DO_MOVE;
             continue;
         } else {
             *ref = (struct kolo_sim_ref){partner_in(m, at->rank), at->phase};
@@ -363,7 +364,7 @@ static void count_steps(struct maker *m)
     }
 }
 
-static kolo_status open_maker(struct maker *m, size_t bytes, size_t **arrays)
+static kolo_status open_maker(struct maker *m, size_t bytes, size_t tile_bytes, size_t **arrays)
 {
     const size_t n = (size_t)m->plan->shape.nranks;
     const size_t elem = bytes % sizeof(float) == 0 ? sizeof(float) : 1;
@@ -372,7 +373,7 @@ static kolo_status open_maker(struct maker *m, size_t bytes, size_t **arrays)
                                         .count = bytes / elem,
                                         .root = m->plan->shape.root};
     bool inlined = false;
-    const size_t tile = m->place->machine->tile_bytes;
+    const size_t own = m->place->machine->tile_bytes, tile = own > 0 ? own : tile_bytes;
     KOLO_TRY(kolo_extents_make(m->plan, 0, &args, elem, &m->extents, arrays));
     m->extents.tile_bytes = tile;
     kolo_tile(m->plan, &m->extents, kolo_max(tile, KOLO_SIM_SLOT_BYTES), &m->piece, &m->tiles,
@@ -398,7 +399,7 @@ static kolo_status open_maker(struct maker *m, size_t bytes, size_t **arrays)
 }
 
 kolo_status kolo_sim_set_make(const struct kolo_algo *algo, const struct kolo_sim_place *place,
-                              int root, size_t bytes, struct kolo_sim_set *out)
+                              int root, size_t bytes, size_t tile_bytes, struct kolo_sim_set *out)
 {
     struct kolo_sim_set set = {0};
     struct maker m = {.place = place, .set = &set};
@@ -408,7 +409,7 @@ kolo_status kolo_sim_set_make(const struct kolo_algo *algo, const struct kolo_si
     const int ranks = shape.nranks <= KOLO_SIM_WHOLE_RANKS ? -1 : KOLO_PLAN_PLAIN;
     KOLO_TRY(kolo_plan_build(algo, &shape, ranks, &m.plan));
     count_steps(&m);
-    kolo_status st = open_maker(&m, bytes, &arrays);
+    kolo_status st = open_maker(&m, bytes, tile_bytes, &arrays);
     for (m.me = 0; m.me < shape.nranks && st == KOLO_OK; m.me++) {
         st = make_rank(&m);
     }

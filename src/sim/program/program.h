@@ -32,6 +32,7 @@ struct kolo_sim_op {
     uint32_t ref;               /* the first of nrefs; SEND, RECV: the channel */
     uint32_t index;             /* SIGNAL: line; SEND, RECV: request; AFTER: op of the other lane */
     int32_t peer;               /* SEND, RECV: partner; AFTER: lane */
+    uint32_t came;              /* MOVE: sources that messages brought */
     uint64_t bytes, last_bytes; /* MOVE, SEND, TAKEN (per request): of a tile, of the last tile */
 };
 
@@ -65,7 +66,7 @@ struct kolo_sim_set {
  * Errors: UNSUPPORTED (the algorithm refuses the shape), INVALID, SYSTEM. */
 KOLO_CHECK kolo_status kolo_sim_set_make(const struct kolo_algo *algo,
                                          const struct kolo_sim_place *place, int root, size_t bytes,
-                                         struct kolo_sim_set *out);
+                                         size_t tile_bytes, struct kolo_sim_set *out);
 void kolo_sim_set_free(struct kolo_sim_set *set);
 
 static inline const struct kolo_sim_prog *kolo_sim_prog_of(const struct kolo_sim_set *set, int rank)
