@@ -281,9 +281,14 @@ def test_a_future_that_was_taken_is_done_when_wait_returns():
 
 def test_a_callback_that_blocks_does_not_keep_others_from_running():
     def body(rank):
-        later = threading.Event()
-        first = dist.all_reduce(torch.ones(3), async_op=True).get_future().then(lambda f: later.wait(30))
-        second = dist.all_reduce(torch.ones(3), async_op=True).get_future().then(lambda f: later.set())
+        store, later = dist.distributed_c10d._get_default_store(), threading.Event()
+        if rank == 1:  # a callback of a call that has ended would run, and block, where it is added
+            store.wait(["callbacks"])
+        first, second = (dist.all_reduce(torch.ones(3), async_op=True) for _ in range(2))
+        if rank == 0:
+            first = first.get_future().then(lambda f: later.wait(30))
+            second = second.get_future().then(lambda f: later.set())
+            store.set("callbacks", "added")
         second.wait()
         assert first.wait()
 
