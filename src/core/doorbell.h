@@ -1,22 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Sleeping until messages move: on the bell of an endpoint, which its peers ring. */
+/* Threads that sleep until messages move: on the bell of an endpoint, which its peers ring. */
 #ifndef KOLO_CORE_DOORBELL_H
 #define KOLO_CORE_DOORBELL_H
 
 #include <kolo/plugin.h>
 
+#include <stdbool.h>
 #include <stdint.h>
 
-/* Count this thread as a sleeper. After that, make progress once more, then sleep. The result is
- * for kolo_doorbell_sleep(). */
-uint32_t kolo_doorbell_listen(struct kolo_doorbell *bell);
+struct kolo_comm;
+
+/* A thread that sleeps on the bell of a communicator. The bell must stay until the thread has got
+ * up. All that sleep for one reason are in one list; the caller has its lock, but in
+ * kolo_sleeper_sleep(). */
+struct kolo_sleeper {
+    const struct kolo_comm *comm;
+    struct kolo_doorbell *bell;
+    struct kolo_sleeper *next;
+};
+
+/* Join the list. After that, make progress once more, then sleep. The result is for
+ * kolo_sleeper_sleep(). */
+uint32_t kolo_sleeper_listen(struct kolo_sleeper **list, struct kolo_sleeper *self);
 /* Sleep until the bell rings, unless it has rung since, and at most `ns`. */
-void kolo_doorbell_sleep(struct kolo_doorbell *bell, uint32_t heard, long ns);
-/* End what kolo_doorbell_listen() began. */
-void kolo_doorbell_get_up(struct kolo_doorbell *bell);
-/* Wake all sleepers. */
-void kolo_doorbell_ring(struct kolo_doorbell *bell);
-/* Wake them until none is left. None comes any more. */
-void kolo_doorbell_wake_all(struct kolo_doorbell *bell);
+void kolo_sleeper_sleep(const struct kolo_sleeper *self, uint32_t heard, long ns);
+/* Leave the list. */
+void kolo_sleeper_get_up(struct kolo_sleeper **list, const struct kolo_sleeper *self);
+/* Wake those of the communicator; NULL: all. False: there are none. */
+bool kolo_sleepers_wake(const struct kolo_sleeper *list, const struct kolo_comm *comm);
 
 #endif

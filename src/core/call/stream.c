@@ -20,6 +20,7 @@
 #include "core/doorbell.h"
 #include "util/threads.h"
 
+#include <sched.h>
 #include <stdlib.h>
 
 static struct {
@@ -38,8 +39,7 @@ static struct {
     unsigned seen;
     unsigned doubled; /* how often the time between two of these looks has been doubled */
     unsigned generation;
-    int sleepers; /* helpers that sleep on `bell` */
-    struct kolo_doorbell *bell;
+    struct kolo_sleeper *sleepers; /* helpers that sleep on a bell */
 } progress = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- serving ---- */
@@ -113,14 +113,6 @@ static bool serve_stream(struct kolo_stream_queue *s, unsigned *news)
     return true;
 }
 
-/* A call has been queued, or has ended: helpers that sleep on a bell look again. */
-static void tell_sleepers(void)
-{
-    if (progress.sleepers > 0) {
-        kolo_doorbell_ring(progress.bell);
-    }
-}
-
 /* Try the stream's first call; progress.lock is held. False: the call is none to be tried. */
 static bool try_stream(struct kolo_stream_queue *s)
 {
@@ -136,7 +128,7 @@ static bool try_stream(struct kolo_stream_queue *s)
         kolo_queue_try(comm, call);
     }
     if (brief) {
-        tell_sleepers();
+        (void)kolo_sleepers_wake(progress.sleepers, NULL); /* they look again */
     }
     return brief;
 }
@@ -153,7 +145,7 @@ static bool serve_streams(struct kolo_pauses *pauses)
     }
     if (after < before) {
         pauses->count = 0;
-        tell_sleepers();
+        (void)kolo_sleepers_wake(progress.sleepers, NULL); /* they look again */
     }
     kolo_pauses_hear(pauses, news);
     return waiting > 0;
@@ -180,9 +172,9 @@ static void doze(pthread_cond_t *news, long ns)
     (void)pthread_cond_timedwait(news, &progress.lock, &until);
 }
 
-/* What rings when one of the calls can move: all that are next are messages of one communicator.
- * NULL: there is no such bell. progress.lock is held. */
-static struct kolo_doorbell *common_bell(void)
+/* Find what rings when one of the calls can move: all that are next are messages of one
+ * communicator. False: there is no such bell. progress.lock is held. */
+static bool find_bell(struct kolo_sleeper *out)
 {
     const struct kolo_comm *comm = NULL;
     bool common = true;
@@ -193,25 +185,23 @@ static struct kolo_doorbell *common_bell(void)
         comm = call != NULL ? call->comm : comm;
         pthread_mutex_unlock(&s->lock);
     }
-    return common && comm != NULL ? kolo_p2p_bell(comm) : NULL;
+    *out = (struct kolo_sleeper){comm, common && comm != NULL ? kolo_p2p_bell(comm) : NULL, NULL};
+    return out->bell != NULL;
 }
 
 /* A helper sleeps until messages move, or a call is queued or ends; progress.lock is held. */
-static void sleep_at(struct kolo_doorbell *bell, const struct kolo_stream_queue *s,
+static void sleep_as(struct kolo_sleeper *self, const struct kolo_stream_queue *s,
                      struct kolo_pauses *pauses)
 {
     enum { LONGEST_NS = 4000 * 1000 };
-    progress.sleepers++;
-    progress.bell = bell;
-    const uint32_t heard = kolo_doorbell_listen(bell);
+    const uint32_t heard = kolo_sleeper_listen(&progress.sleepers, self);
     (void)serve_streams(pauses);
     if (atomic_load_explicit(&s->pending, memory_order_acquire) > 0) {
         pthread_mutex_unlock(&progress.lock);
-        kolo_doorbell_sleep(bell, heard, LONGEST_NS);
+        kolo_sleeper_sleep(self, heard, LONGEST_NS);
         lock_progress();
     }
-    progress.sleepers--;
-    kolo_doorbell_get_up(bell);
+    kolo_sleeper_get_up(&progress.sleepers, self);
 }
 
 /* One pause between two rounds; progress.lock is held. A new call ends a nap. `s`: a helper waits
@@ -222,17 +212,18 @@ static void pause_round(struct kolo_pauses *pauses, unsigned polls, pthread_cond
     enum { YIELDS_IN_CROWD = 2 };
     const unsigned submitted = progress.submitted;
     const bool soon = s != NULL && polls == 0 && pauses->count >= YIELDS_IN_CROWD;
-    struct kolo_doorbell *bell = soon ? common_bell() : NULL;
+    struct kolo_sleeper self;
+    bool sleeps = soon && find_bell(&self);
     long nap = 1;
-    if (bell == NULL) {
+    if (!sleeps) {
         pthread_mutex_unlock(&progress.lock);
         nap = kolo_pauses_nap(pauses, polls);
         lock_progress();
-        bell = s != NULL && nap > 0 ? common_bell() : NULL;
+        sleeps = s != NULL && nap > 0 && find_bell(&self);
     }
     if (nap > 0 && submitted == progress.submitted) {
-        if (bell != NULL) {
-            sleep_at(bell, s, pauses);
+        if (sleeps) {
+            sleep_as(&self, s, pauses);
         } else {
             doze(news, nap);
         }
@@ -268,7 +259,7 @@ static void wake_server(bool brief)
     progress.submitted++;
     if (progress.helpers > 0) {
         pthread_cond_broadcast(&progress.helped);
-        tell_sleepers();
+        (void)kolo_sleepers_wake(progress.sleepers, NULL); /* they look again */
     } else if (!brief || !progress.stands_by) {
         pthread_cond_signal(&progress.work);
     }
@@ -295,12 +286,15 @@ static void *run_progress(void *arg)
 
 void kolo_stream_rest(const struct kolo_comm *comm)
 {
-    struct kolo_doorbell *bell = kolo_p2p_bell(comm);
-    lock_progress(); /* the serving thread holds it, unless it sleeps on the bell */
-    pthread_mutex_unlock(&progress.lock);
-    if (bell != NULL) {
-        kolo_doorbell_wake_all(bell);
+    lock_progress(); /* the serving thread holds it, unless it sleeps */
+    /* A forked child has none of its parent's threads. */
+    while (progress.generation == kolo_fork_generation() &&
+           kolo_sleepers_wake(progress.sleepers, comm)) {
+        pthread_mutex_unlock(&progress.lock);
+        sched_yield();
+        lock_progress();
     }
+    pthread_mutex_unlock(&progress.lock);
 }
 
 /* ---- the progress thread's list ---- */
@@ -331,7 +325,8 @@ static kolo_status list_stream(struct kolo_stream_queue *s)
         progress.running = false;
         progress.streams = NULL;
         progress.stands_by = false;
-        progress.helpers = progress.sleepers = 0;
+        progress.helpers = 0;
+        progress.sleepers = NULL;
         progress.wanted = 0;
     }
     if (!progress.running) {
