@@ -10,9 +10,8 @@
 
 struct kolo_comm;
 
-/* A thread that sleeps on the bell of a communicator. The bell must stay until the thread has got
- * up. All that sleep for one reason are in one list; the caller has its lock, but in
- * kolo_sleeper_sleep(). */
+/* A thread that sleeps on the bell of a communicator, in a list. The bell must stay until the thread
+ * has left the list. The caller holds the list's lock, except in kolo_sleeper_sleep(). */
 struct kolo_sleeper {
     const struct kolo_comm *comm;
     struct kolo_doorbell *bell;
