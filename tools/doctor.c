@@ -12,10 +12,10 @@
  * - whether data arrive that GPUs send to each other (doctor_peers.c).
  *
  * HWLOC_FSROOT is put before every path, as in discovery. */
-#include "doctor.h"
+#include "tools/doctor.h"
 
-#include "doctor_parts.h"
-#include "output.h"
+#include "tools/doctor_parts.h"
+#include "tools/output.h"
 #include "topology/machine/graph.h"
 #include "topology/machine/sysfs.h"
 #include "topology/source.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The part of `kolo doctor` for peer-to-peer between GPUs: the result of each pair, and the likely
  * cause of a failure. */
-#include "doctor_parts.h"
-#include "probe.h"
+#include "tools/doctor_parts.h"
+#include "tools/topo/peers.h"
 #include "topology/machine/sysfs.h"
 
 #include <limits.h>

@@ -2,9 +2,9 @@
 /* `kolo env`: the variables that the library and its programs read, with their values in this
  * environment. It also lists variables that are set but never read, because a mistyped name has no
  * other sign. */
-#include "env.h"
+#include "tools/env.h"
 
-#include "output.h"
+#include "tools/output.h"
 
 #include <getopt.h>
 #include <stdio.h>

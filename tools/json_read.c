@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Reads JSON (RFC 8259), value by value. Objects and arrays are at most 64 deep. */
-#include "json_read.h"
+#include "tools/json_read.h"
 
 #include <math.h>
 #include <stdlib.h>

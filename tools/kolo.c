@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The `kolo` command: a table of subcommands, each in a file of its own. */
-#include "doctor.h"
-#include "env.h"
-#include "log.h"
-#include "plan.h"
-#include "ps.h"
-#include "run.h"
-#include "sim.h"
-#include "topo.h"
-#include "tune.h"
+#include "tools/doctor.h"
+#include "tools/env.h"
+#include "tools/log/log.h"
+#include "tools/plan.h"
+#include "tools/ps.h"
+#include "tools/run/run.h"
+#include "tools/sim/sim.h"
+#include "tools/topo/topo.h"
+#include "tools/tune/tune.h"
 
 #include <kolo/kolo.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Places ranks on a machine that a file or the user describes, and asks kolo's choice there. */
-#include "layout.h"
+#include "tools/layout.h"
 
 #include "plugin/catalogue.h"
 #include "topology/layout/layout.h"

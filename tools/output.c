@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Reports bad options and writes texts, for all subcommands. */
-#include "output.h"
+#include "tools/output.h"
 
 #include <errno.h>
 #include <getopt.h>

@@ -2,14 +2,14 @@
 /* `kolo plan` shows the plan that an algorithm makes for a shape, as text and as a picture, with
  * its proof and its price. The algorithm is in the catalogue or in a plug-in, so this is the place
  * to try a new algorithm. */
-#include "plan.h"
+#include "tools/plan.h"
 
-#include "layout.h"
 #include "plan/plan.h"
 #include "plan/price.h"
 #include "plan/print.h"
 #include "plan/verify/verify.h"
 #include "plugin/catalogue.h"
+#include "tools/layout.h"
 #include "topology/draw/lines.h"
 
 #include <errno.h>

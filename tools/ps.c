@@ -4,7 +4,7 @@
  * Every memory that a process offers to its peers is one of its descriptors. Memory that begins
  * with a board's magic is mapped here for reading. Nothing is written, and no rank notices. Two
  * looks, a little apart, separate lasting waits from momentary ones. */
-#include "ps.h"
+#include "tools/ps.h"
 
 #include "core/failure/flight_recorder.h"
 #include "util/escape.h"

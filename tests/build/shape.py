@@ -47,7 +47,7 @@ def long_files(root):
 
 def full_folders(root):
     count = collections.Counter(os.path.dirname(path) for path in sources(root)
-                                if path.startswith(("src/", "topology/", "transports/"))
+                                if path.startswith(("src/", "topology/", "transports/", "tools/"))
                                 and path.endswith((".c", ".h", ".cu", ".S")))
     return [f"{folder}: {files} files" for folder, files in sorted(count.items()) if files > FILES]
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: tools/log_read.c tools/log_text.c tools/log_comm.c
+// covers: tools/log/read.c tools/log/text.c tools/log/comm.c
 /* Logs: what is read is printed in every form and drawn. */
-#include "tools/log.h"
+#include "tools/log/log.h"
 
 #include "target.h"
 #include "topology/draw/picture.h"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# covers: src/mpi tools/run_mpi.c
+# covers: src/mpi tools/run/mpi.c
 """The tests of mpi4py, with and without kolo: each must end alike on every rank.
 
 usage: mpi4py_suite.py KOLO [options]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# covers: src/mpi tools/run_mpi.c
+# covers: src/mpi tools/run/mpi.c
 """Programs of MPI whose collectives go to kolo, started by `kolo run --mpi`.
 
 usage: mpi_test.py KOLO [NAME:FOLDER[:PROGRAM]...]...

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# covers: tools/run.c tools/run_elastic.c tools/run_options.c tools/run_pump.c tools/run_start.c src/boot
+# covers: tools/run/run.c tools/run/elastic.c tools/run/options.c tools/run/pump.c tools/run/start.c src/boot
 """`kolo run` and the `kolo` command as their user sees them.
 
 usage: run_test.py KOLO MEET   (the kolo tool, and the program of meet.c)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: tools/log_check.c tools/log_line.c tools/log_print.c tools/log_read.c tools/log_ring.c
+// covers: tools/log/check.c tools/log/line.c tools/log/print.c tools/log/read.c tools/log/ring.c
 /* Logs of many versions and launchers are read into the same lists. */
 extern "C" {
-#include "tools/log.h"
+#include "tools/log/log.h"
 }
 
 #include <gtest/gtest.h>

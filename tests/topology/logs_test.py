@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# covers: tools/log.c tools/log_build.c tools/log_comm.c tools/log_comm_lines.c tools/log_fault.c
-# covers: tools/log_json.c tools/log_member.c tools/log_take.c tools/log_text.c tools/log_trees.c
+# covers: tools/log/log.c tools/log/build.c tools/log/comm.c tools/log/comm_lines.c tools/log/fault.c
+# covers: tools/log/json.c tools/log/member.c tools/log/take.c tools/log/text.c tools/log/trees.c
 """Logs as people have them: several communicators, parts of ranks, old versions, other libraries,
 jobs that died, and every dress that containers, terminals and web pages put on lines. tests/data/logs
 has a small log for each kind, and expected.json what a person reads in it.

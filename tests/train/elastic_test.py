@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # covers: train/kolo_train/elastic.py train/kolo_train/elastic_server.py train/kolo_train/ways/parameter_server.py
-# covers: torch/kolo_torch/elastic.py tools/run_elastic.c
+# covers: torch/kolo_torch/elastic.py tools/run/elastic.c
 """Training that loses a rank and gets another: the same losses, and every sample once. A parameter server goes
 on without a worker, and its own death ends the job.
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: tools/topo.c tools/topo_cpu.c tools/topo_diff.c tools/probe.c tools/topo_probe.c
+// covers: tools/topo/topo.c tools/topo/cpu.c tools/topo/diff.c tools/topo/peers.c tools/topo/probe.c
 /* `kolo topo` as its user sees it: text, exit status, and what it says of a bad option. */
 extern "C" {
-#include "tools/topo.h"
+#include "tools/topo/topo.h"
 }
 
 #include "../temp_file.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: tools/tune_decide.c
+// covers: tools/tune/decide.c
 /* From times to rules: significance, ranges of sizes, buffers, hints. */
 extern "C" {
 #include "plan/plan.h"
-#include "tools/tune_decide.h"
+#include "tools/tune/decide.h"
 #include "tune/tune.h"
 }
 
