@@ -49,6 +49,7 @@ struct kolo_seal *kolo_seal_open(const unsigned char secret[KOLO_SECRET_BYTES], 
 {
     unsigned char salt[KOLO_DIGEST_BYTES], extracted[KOLO_SECRET_BYTES];
     struct kolo_seal *seal = calloc(1, sizeof *seal);
+    kolo_crypto_start();
     const bool made = seal != NULL && kolo_digest(text, bytes, salt) &&
                       kolo_prove(salt, secret, KOLO_SECRET_BYTES, extracted) &&
                       open_way(&seal->out, extracted, maker, false) &&
