@@ -9,6 +9,7 @@ import gc
 import os
 import resource
 import sys
+import tempfile
 import traceback
 from importlib.util import find_spec
 from pathlib import Path
@@ -124,14 +125,14 @@ def precisions():
 
 def offload():
     """Optimizer state in mapped files."""
-    before = set(Path("/tmp").glob("kolo-train-*"))
+    before = set(Path(tempfile.gettempdir()).glob("kolo-train-*"))
     for way in by_turns(("ddp", "zero2", "zero3")):
         equal(report_of(way, offload="disk", optimizer="adamw", lr=1e-3), f"{way} with the optimizer's state on disk")
     disk.CHUNK, whole = disk.PAGE_ELEMENTS, disk.CHUNK
     for way in by_turns(("zero2", "zero3")):
         equal(report_of(way, offload="disk", optimizer="adamw", lr=1e-3), f"{way} with that in many chunks")
     disk.CHUNK = whole
-    tell(set(Path("/tmp").glob("kolo-train-*")) <= before, "the files of the state have no name that could stay")
+    tell(set(Path(tempfile.gettempdir()).glob("kolo-train-*")) <= before, "the files of the state have no name that could stay")
 
 
 def data_bytes():
