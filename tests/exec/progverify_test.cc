@@ -286,6 +286,25 @@ TEST(SharedWork, OfABroadcastToOneRankIsHalfOfEach)
     FAIL() << "no broadcast_scatter";
 }
 
+// A transport may let a long message wait for its receive, so receives do not wait for each other.
+TEST(EarlyReceives, ArePostedBeforeTheFirstWait)
+{
+    for (const char *name : {"allgather_direct", "allgather_ring", "reducescatter_ring"}) {
+        const auto *const algo =
+            std::find_if(kolo_algos, kolo_algos + kolo_algos_count,
+                         [&](const kolo_algo *one) { return one->base.name == std::string(name); });
+        ASSERT_NE(kolo_algos + kolo_algos_count, algo) << name;
+        const Plan plan = BuildPlan(*algo, 5, 0);
+        for (const Prog &prog : LowerAll(plan.get(), CREW_MESSAGE, 1)) {
+            bool waits = false;
+            for (uint32_t i = 0; i < prog->nops; i++) {
+                waits = waits || prog->op[i].code == KOLO_DO_TAKEN;
+                EXPECT_FALSE(waits && prog->op[i].code == KOLO_DO_RECV) << name << ", op " << i;
+            }
+        }
+    }
+}
+
 // The other tests take one kind of groups.
 class HierarchyPrograms : public Programs
 {

@@ -11,7 +11,7 @@
  *   out before this tile's waits.
  *
  * Files: emit.c appends ops. sends.c and runs.c lower the two kinds of steps. dead.c drops stores
- * that nobody loads. stages.c cuts the ops into stages. This file goes through the lanes and makes the program.
+ * that nobody loads. stages.c cuts the ops into stages. posts.c posts receives early. This file goes through the lanes and makes the program.
  */
 #include "exec/lower/lowering.h"
 #include "plan/facts.h"
@@ -126,6 +126,7 @@ static void lower_all(struct kolo_lowering *l, struct kolo_run *run)
     wait_for_pullers(l);
     kolo_lower_dead(l);
     kolo_lower_stages(l);
+    kolo_lower_posts(l);
     for (int q = 0; q < l->plan->shape.nranks; q++) {
         l->source[q] = l->source[q] || l->entry[q]; /* I read q's entry line */
     }

@@ -108,7 +108,7 @@ enum kolo_travel kolo_lowering_how(const struct kolo_lowering *l, const struct k
  * false. That is harmless, because then no message is pushed. */
 bool kolo_lowering_send_reduces(const struct kolo_lowering *l, int i);
 
-/* ---- sends.c, runs.c, stages.c ---- */
+/* ---- sends.c, runs.c, stages.c, posts.c ---- */
 
 /* Lower all sends of one signal, from step `i` on. Returns the first step behind them. */
 int kolo_lower_sends(struct kolo_lowering *l, uint32_t lane_begin, int i, int lane);
@@ -120,5 +120,7 @@ void kolo_lower_dead(struct kolo_lowering *l);
 /* Cut the ops of every lane into pipeline stages. Every rank has the same number of stages, some
  * perhaps empty. */
 void kolo_lower_stages(struct kolo_lowering *l);
+/* Move the receives of each stage before its first wait, where nobody else uses their memory. */
+void kolo_lower_posts(struct kolo_lowering *l);
 
 #endif

@@ -8,11 +8,13 @@
 #include <assert.h>
 #include <string.h>
 
+/* The simulator numbers a lone rank's steps anew: the rank is 0 then, but its chunks keep their
+ * numbers. */
 static void mark_slice(struct kolo_lowering *l, struct kolo_slice s)
 {
+    const int me = l->plan->only >= 0 ? l->plan->only : l->prog->me;
     for (uint32_t c = s.first; c < s.first + s.count; c++) {
-        const int alias =
-            s.buf == KOLO_IN ? kolo_alias_out_chunk(l->plan, l->prog->me, (int)c) : (int)c;
+        const int alias = s.buf == KOLO_IN ? kolo_alias_out_chunk(l->plan, me, (int)c) : (int)c;
         const enum kolo_buf buf = s.buf == KOLO_IN ? KOLO_OUT : (enum kolo_buf)s.buf;
         if (alias >= 0 && alias < l->chunks[buf]) {
             l->used[buf][alias] = true;

@@ -113,7 +113,7 @@ static struct kolo_sim_steps number_partners(struct maker *m)
 static kolo_status lower_alone(struct maker *m, struct kolo_prog **out)
 {
     m->alone = *m->plan;
-    m->alone.only = 0;
+    m->alone.only = m->me;
     m->alone.shape.nranks = 1 + m->npartners;
     m->alone.rank = calloc(1 + (size_t)m->npartners, sizeof *m->alone.rank);
     if (m->alone.rank == NULL) {
