@@ -276,6 +276,9 @@ struct kolo_reach { /* probe() fills it */
      * there is one way. */
     const char *const *vias;
     int nvias;
+    /* A message of so many bytes or more is not sent before its receive is posted. 0: no message
+     * waits. */
+    size_t rendezvous_bytes;
 };
 
 #define KOLO_HANDLE_BYTES 64

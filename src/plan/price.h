@@ -26,6 +26,9 @@ struct kolo_link_price {
     /* Not by core: the extra cost of each byte of a message that is added. A message lies in
      * memory, while reduce_us_per_byte is for operands in a cache. */
     double sum_us_per_byte;
+    /* Not by core: a message of so many bytes or more is sent one latency after its receive is
+     * posted, or later. 0: no message waits. */
+    double rendezvous_bytes;
     /* By core: links of one channel (1 to the machine's channels; 0: none) take turns in it. A
      * message of one rank to several ranks beyond a channel crosses it once. Each further receiver
      * gets it turn_us after the one before. */

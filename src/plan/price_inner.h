@@ -31,6 +31,7 @@ struct kolo_price_pass { /* that more sources will join */
 struct kolo_price_newest { /* step of a lane, as far as the next one may join it */
     const struct kolo_step *step;
     int tile;
+    double begun_us;        /* the lane began the tile */
     bool waited;            /* and nothing was sent since */
     double far_us;          /* that these waits took longer, as their lines came from far */
     double sum_us_per_byte; /* of the link of the lane's newest message */

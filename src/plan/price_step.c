@@ -364,6 +364,23 @@ static void do_pass(struct kolo_pricer *p, const struct kolo_event *e, int self,
     pass->count = 0;
 }
 
+/* A long message leaves when its sender knows that the receive is posted. The lane posts it when
+ * its tile begins, or comes so far if others use its place before (exec/lower/posts.c). */
+static void wait_for_post(struct kolo_pricer *p, const struct kolo_event *e,
+                          const struct kolo_link_price *link, double now_us, int sent)
+{
+    const struct kolo_step *s = e->step;
+    const double bytes = slice_bytes(p, s->src);
+    const bool early = s->op == KOLO_RECV_REDUCE || (s->flags & KOLO_STEP_FRESH) != 0;
+    const double posted_us =
+        early ? p->newest[e->rank * p->plan->lanes + s->lane].begun_us : now_us;
+    const double there_us = posted_us + 2 * link->latency_us + bytes * link->us_per_byte;
+    if (!link->by_core && link->rendezvous_bytes > 0 && bytes >= link->rendezvous_bytes &&
+        there_us > p->moment[sent].arrives_us) {
+        p->moment[sent].arrives_us = there_us;
+    }
+}
+
 static void price_receive(struct kolo_pricer *p, const struct kolo_event *e, int self,
                           struct kolo_price_moment *m)
 {
@@ -373,6 +390,7 @@ static void price_receive(struct kolo_pricer *p, const struct kolo_event *e, int
     const int sent = moment_of(p, e->step->peer, e->other, e->tile);
     p->newest[e->rank * p->plan->lanes + e->step->lane].sum_us_per_byte = link.sum_us_per_byte;
     double work_us = machine->step_us + link.message_us;
+    wait_for_post(p, e, &link, m->end_us, sent);
     const double arrives_us = p->moment[sent].arrives_us;
     const bool waits = way_of(p, e) != FROM_IN;
     work_us += waits && gives_way(p, e, arrives_us > m->end_us) ? machine->switch_us : 0;
@@ -447,7 +465,11 @@ kolo_status kolo_price_step(void *ctx, const struct kolo_event *e)
     struct kolo_pricer *p = ctx;
     struct kolo_price_resource *lane = &p->lane[e->rank * p->plan->lanes + e->step->lane];
     const int self = e->tile * p->order->steps + e->number;
+    struct kolo_price_newest *newest = &p->newest[e->rank * p->plan->lanes + e->step->lane];
     struct kolo_price_moment m = {.end_us = lane->free_us, .cause = lane->last};
+    if (newest->step == NULL || newest->tile != e->tile) {
+        newest->begun_us = lane->free_us;
+    }
     if (e->step->dep >= 0) {
         const int dep = moment_of(p, e->rank, e->step->dep, e->tile);
         wait_for(&m, p->moment[dep].end_us, dep);

@@ -4,6 +4,7 @@
 #include "sim/cost.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 struct kolo_sim_core *kolo_sim_core_of(const struct kolo_sim *s, int rank)
 {
@@ -113,4 +114,49 @@ double kolo_sim_work(const struct kolo_sim *s, int rank, uint32_t pc, const stru
     }
     us *= rank == m->slow_rank ? m->slow_factor : 1;
     return m->noise > 0 ? us * noise_of(s, rank, pc, tile) : us;
+}
+
+struct came { /* a message */
+    double us, take_us;
+};
+
+static int compare_came(const void *a, const void *b)
+{
+    const struct came *left = a, *right = b;
+    return (left->us > right->us) - (left->us < right->us);
+}
+
+static struct came came_of(const struct kolo_sim *s, const struct kolo_sim_lane *l,
+                           const struct kolo_sim_ref *ref, uint32_t tile)
+{
+    const struct kolo_sim_prog *p = kolo_sim_prog_at(s, l->rank);
+    const int partner = kolo_sim_partner(s, l->rank, ref->peer);
+    const int rank = kolo_sim_stand_in(s, partner);
+    const int32_t request = s->set.source[s->set.member[l->rank].source + ref->what];
+    const uint64_t bytes = kolo_sim_taken_bytes(s, p, ref->what, tile);
+    const double sent_us = s->fact[kolo_sim_sent_fact(s, rank, tile, (uint32_t)request)] +
+                           kolo_sim_wire_latency(s, partner, l->rank, bytes);
+    const double posted_us = s->fact[kolo_sim_posted_fact(s, l->rank, tile, ref->what)] +
+                             kolo_sim_posted_us(s, partner, l->rank, bytes);
+    return (struct came){fmax(sent_us, posted_us), kolo_sim_take_us(s, l->rank, ref->what, tile)};
+}
+
+double kolo_sim_part_left(const struct kolo_sim *s, const struct kolo_sim_lane *l,
+                          const struct kolo_sim_op *op, uint32_t tile)
+{
+    struct came came[512];
+    double us = l->before_us, all_us = 0;
+    if (op->nrefs < 2 || op->nrefs > KOLO_LENGTH(came)) {
+        return 1;
+    }
+    for (uint32_t i = 0; i < op->nrefs; i++) {
+        came[i] = came_of(s, l, &kolo_sim_prog_at(s, l->rank)->ref[op->ref + i], tile);
+        all_us += came[i].take_us;
+    }
+    qsort(came, op->nrefs, sizeof *came, compare_came);
+    for (uint32_t i = 0; i < op->nrefs; i++) {
+        us = (came[i].us > us ? came[i].us : us) + came[i].take_us;
+    }
+    const double part = all_us > 0 ? (us - l->ready_us) / all_us : 1;
+    return part < 1 ? part : 1;
 }

@@ -22,5 +22,9 @@ double kolo_sim_take_us(const struct kolo_sim *s, int rank, uint32_t request, ui
 /* The time that op number `pc` of a rank takes on its core, in this tile. */
 double kolo_sim_work(const struct kolo_sim *s, int rank, uint32_t pc, const struct kolo_sim_op *op,
                      uint32_t tile);
+/* The part of a TAKEN's work that is left with its last message: a rank takes those before as they
+ * come. */
+double kolo_sim_part_left(const struct kolo_sim *s, const struct kolo_sim_lane *l,
+                          const struct kolo_sim_op *op, uint32_t tile);
 
 #endif

@@ -112,6 +112,11 @@ static bool need_message(struct kolo_sim *s, struct kolo_sim_lane *l, uint32_t t
               kolo_sim_wire_latency(s, partner, l->rank, bytes))) {
         return false;
     }
+    const double posted_us = kolo_sim_posted_us(s, partner, l->rank, bytes);
+    if (posted_us > 0 &&
+        !need(s, l, l->rank, kolo_sim_posted_fact(s, l->rank, tile, ref->what), posted_us)) {
+        return false;
+    }
     if (l->ready_us > before_us) {
         l->wire_us = kolo_sim_wire_alone(s, partner, l->rank, bytes);
     }
@@ -211,6 +216,9 @@ static void finish_op(struct kolo_sim *s, struct kolo_sim_lane *l, const struct 
     if (op->code == KOLO_DO_SIGNAL) {
         kolo_sim_tell(s, l->rank, kolo_sim_line_fact(s, l->rank, tile, op->index), l->now_us,
                       l->last);
+    } else if (op->code == KOLO_DO_RECV) {
+        kolo_sim_tell(s, l->rank, kolo_sim_posted_fact(s, l->rank, tile, op->index), l->now_us,
+                      l->last);
     } else if (op->code == KOLO_DO_SEND) {
         if (s->by != NULL) {
             s->by[kolo_sim_sent_fact(s, l->rank, tile, op->index)] = l->last;
@@ -266,57 +274,13 @@ static void leave_core(struct kolo_sim *s, const struct kolo_sim_lane *l)
 
 /* ---- an op ---- */
 
-struct came { /* a message */
-    double us, take_us;
-};
-
-static int compare_came(const void *a, const void *b)
-{
-    const struct came *left = a, *right = b;
-    return (left->us > right->us) - (left->us < right->us);
-}
-
-static struct came came_of(const struct kolo_sim *s, const struct kolo_sim_lane *l,
-                           const struct kolo_sim_ref *ref, uint32_t tile)
-{
-    const struct kolo_sim_prog *p = kolo_sim_prog_at(s, l->rank);
-    const int partner = kolo_sim_partner(s, l->rank, ref->peer);
-    const int rank = kolo_sim_stand_in(s, partner);
-    const int32_t request = s->set.source[s->set.member[l->rank].source + ref->what];
-    const uint64_t bytes = kolo_sim_taken_bytes(s, p, ref->what, tile);
-    const double us = s->fact[kolo_sim_sent_fact(s, rank, tile, (uint32_t)request)] +
-                      kolo_sim_wire_latency(s, partner, l->rank, bytes);
-    return (struct came){us, kolo_sim_take_us(s, l->rank, ref->what, tile)};
-}
-
-/* The part of a TAKEN's work that is left with its last message: a rank takes those before as they come. */
-static double part_left(const struct kolo_sim *s, const struct kolo_sim_lane *l,
-                        const struct kolo_sim_op *op, uint32_t tile)
-{
-    struct came came[512];
-    double us = l->before_us, all_us = 0;
-    if (op->code != KOLO_DO_TAKEN || op->nrefs < 2 || op->nrefs > KOLO_LENGTH(came) ||
-        !is_alone(s, l->rank)) {
-        return 1;
-    }
-    for (uint32_t i = 0; i < op->nrefs; i++) {
-        came[i] = came_of(s, l, &kolo_sim_prog_at(s, l->rank)->ref[op->ref + i], tile);
-        all_us += came[i].take_us;
-    }
-    qsort(came, op->nrefs, sizeof *came, compare_came);
-    for (uint32_t i = 0; i < op->nrefs; i++) {
-        us = (came[i].us > us ? came[i].us : us) + came[i].take_us;
-    }
-    const double part = all_us > 0 ? (us - l->ready_us) / all_us : 1;
-    return part < 1 ? part : 1;
-}
-
 static void have_core(struct kolo_sim *s, struct kolo_sim_lane *l, const struct kolo_sim_op *op,
                       uint32_t tile)
 {
     struct kolo_sim_core *core = kolo_sim_core_of(s, l->rank);
     double work_us = kolo_sim_work(s, l->rank, l->pc, op, tile);
-    const double early_us = work_us > 0 ? work_us * (1 - part_left(s, l, op, tile)) : 0;
+    const bool early = work_us > 0 && op->code == KOLO_DO_TAKEN && is_alone(s, l->rank);
+    const double early_us = early ? work_us * (1 - kolo_sim_part_left(s, l, op, tile)) : 0;
     double begin_us = l->now_us;
     if (work_us > 0) {
         begin_us = core->free_us > begin_us ? core->free_us : begin_us;

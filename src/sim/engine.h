@@ -119,6 +119,13 @@ static inline size_t kolo_sim_done_fact(const struct kolo_sim *s, int rank, uint
     return kolo_sim_fact(s, rank, tile, (uint32_t)(p->nphases + p->nreqs));
 }
 
+/* Of a receive: when it was posted. */
+static inline size_t kolo_sim_posted_fact(const struct kolo_sim *s, int rank, uint32_t tile,
+                                          uint32_t request)
+{
+    return kolo_sim_sent_fact(s, rank, tile, request);
+}
+
 /* Tell a fact of `rank`, and let the lanes that wait for the rank look again. `moment`: what told
  * it, or -1. */
 void kolo_sim_tell(struct kolo_sim *s, int rank, size_t fact, double us, int moment);
@@ -150,5 +157,7 @@ void kolo_sim_wire_settle(struct kolo_sim *s);
  * the last byte out, if no other message uses the links. */
 double kolo_sim_wire_latency(const struct kolo_sim *s, int from, int to, uint64_t bytes);
 double kolo_sim_wire_alone(const struct kolo_sim *s, int from, int to, uint64_t bytes);
+/* From the post of a receive to its message, if this one waits for the receive; else 0. */
+double kolo_sim_posted_us(const struct kolo_sim *s, int from, int to, uint64_t bytes);
 
 #endif

@@ -69,6 +69,14 @@ double kolo_sim_wire_alone(const struct kolo_sim *s, int from, int to, uint64_t 
     return (double)bytes * (across && up > nic ? up : nic);
 }
 
+double kolo_sim_posted_us(const struct kolo_sim *s, int from, int to, uint64_t bytes)
+{
+    const double least = s->costs->net_rendezvous_bytes;
+    return least > 0 && (double)bytes >= least ? 2 * kolo_sim_wire_latency(s, from, to, bytes) +
+                                                     kolo_sim_wire_alone(s, from, to, bytes)
+                                               : 0;
+}
+
 static int take_message(struct kolo_sim *s)
 {
     if (s->unused >= 0) {

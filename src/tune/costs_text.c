@@ -68,6 +68,7 @@ static const struct cost_name cost_names[] = {
     {"net_gbs", offsetof(struct kolo_costs, net.copy_us_per_byte), true},
     {"net_message_us", offsetof(struct kolo_costs, net_message_us), false},
     {"net_sum_gbs", offsetof(struct kolo_costs, net_sum_us_per_byte), true},
+    {"net_rendezvous_bytes", offsetof(struct kolo_costs, net_rendezvous_bytes), false},
 };
 
 /* Parse one "name=value". `seen` has a bit for each name. */

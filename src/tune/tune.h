@@ -72,7 +72,8 @@ struct kolo_costs {
     double net_message_us;    /* a core's time for such a message, at either end; 0: not known */
     /* A byte of such a message that is added costs so much beside reduce_us_per_byte. */
     double net_sum_us_per_byte;
-    int32_t unbound; /* unbound ranks are as far apart as far[unbound - 1]; 0: near */
+    double net_rendezvous_bytes; /* a message of so many waits for its receive; 0: none does */
+    int32_t unbound;             /* unbound ranks are as far apart as far[unbound - 1]; 0: near */
 };
 
 struct kolo_host;
@@ -86,7 +87,8 @@ void kolo_costs_measure(int cores_allowed, const struct kolo_host *host, struct 
  * - cores, latency_us, copy_gbs, reduce_gbs, step_us, switch_us;
  * - numa_latency_us and numa_gbs, package_latency_us and package_gbs, host_latency_us and host_gbs,
  *   for ranks that share no more than a NUMA node, a package, a host;
- * - cross_gbs; net_latency_us, net_gbs, net_message_us and net_sum_gbs between hosts.
+ * - cross_gbs; net_latency_us, net_gbs, net_message_us, net_sum_gbs and net_rendezvous_bytes
+ *   between hosts.
  * A cost that the text does not name has its default. False if the text is anything else; `out` is
  * then untouched. */
 bool kolo_costs_parse(const char *text, struct kolo_costs *out);

@@ -134,6 +134,30 @@ TEST(Price, MessagesEnterARankOneAfterAnother)
     EXPECT_NEAR(want, Price("gather_direct", 6, 6400, Links()).total_us, Near(want));
 }
 
+// Its receiver tells that the receive is posted, one latency before the message leaves.
+TEST(Price, ALongMessageWaitsForItsReceive)
+{
+    kolo_machine machine = Links();
+    machine.link.rendezvous_bytes = 6400;
+    const double shorter = kAlphaUs + 6336 * kUsPerByte, longer = 2 * kAlphaUs + 6400 * kUsPerByte;
+    EXPECT_NEAR(shorter, Price("allreduce_doubling", 2, 6336, machine).total_us, Near(shorter));
+    EXPECT_NEAR(longer, Price("allreduce_doubling", 2, 6400, machine).total_us, Near(longer));
+}
+
+// A rank posts the receives of a tile when it begins the tile, so only the first one is waited for.
+TEST(Price, AReceiveIsPostedWhenItsTileBegins)
+{
+    kolo_machine machine = Links();
+    machine.link.rendezvous_bytes = 6400;
+    const double step = kAlphaUs + 6400 * kUsPerByte;
+    for (int n : {2, 5, 8}) {
+        const double want = kAlphaUs + (n - 1) * step;
+        EXPECT_NEAR(want, Price("reducescatter_ring", n, 6400, machine).total_us, Near(want)) << n;
+    }
+    const double tiles = 10 * (2 * kAlphaUs + 6400 * kUsPerByte);
+    EXPECT_NEAR(tiles, Price("broadcast_chain", 2, 64000, machine, 6400).total_us, Near(tiles));
+}
+
 TEST(Price, CountsReductionsOnTheReceiver)
 {
     kolo_machine machine = Links();

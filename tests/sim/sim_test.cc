@@ -144,6 +144,16 @@ TEST(Sim, ALongMessageHasItsRampAndAShorterOneItsPart)
     }
 }
 
+// The sender is told that the receive is posted. A rank posts the receives of a tile before it waits.
+TEST(Sim, ALongMessageWaitsForItsReceive)
+{
+    kolo_sim_machine m = Flat(0);
+    m.costs.net_rendezvous_bytes = kChunk;
+    Expect(kAlphaUs + (kChunk - 64) * kBeta, "allreduce_doubling", 2, kChunk - 64, m);
+    Expect(2 * kAlphaUs + kChunk * kBeta, "allreduce_doubling", 2, kChunk, m);
+    Expect(kAlphaUs + 7 * (kAlphaUs + kChunk * kBeta), "reducescatter_ring", 8, kChunk, m);
+}
+
 TEST(Sim, ACallGoesInTilesOfTheMachinesSize)
 {
     kolo_sim_machine m = Flat(0);

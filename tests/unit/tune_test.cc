@@ -267,6 +267,9 @@ TEST(Costs, TextIsReadInEveryUnit)
     EXPECT_DOUBLE_EQ(4e-5, costs.reduce_us_per_byte);
     EXPECT_DOUBLE_EQ(4e-3, costs.step_us);
     EXPECT_DOUBLE_EQ(2, costs.switch_us);
+    EXPECT_DOUBLE_EQ(0, costs.net_rendezvous_bytes);
+    ASSERT_TRUE(kolo_costs_parse("net_latency_us=3,net_rendezvous_bytes=65536", &costs));
+    EXPECT_DOUBLE_EQ(65536, costs.net_rendezvous_bytes);
 }
 
 TEST(Costs, WhatIsNotNamedHasItsDefault)

@@ -389,6 +389,30 @@ TEST_F(VerbsFaults, RailsPairBySubnetWhateverTheirOrder)
     Exchange(world, 2, 60);
 }
 
+TEST_F(VerbsFaults, TheReachTellsWhichMessagesWaitForTheirReceive)
+{
+    World world(Verbs(), 2);
+    kolo_reach reach{};
+    ASSERT_EQ(KOLO_OK, Verbs()->probe(world.Endpoint(0), &world.At(1).self, &reach));
+    for (const bool waits : {false, true}) {
+        Bytes sent(reach.rendezvous_bytes - (waits ? 0 : 1));
+        Bytes came(sent.size());
+        kolo_req send{}, recv{};
+        ASSERT_EQ(KOLO_OK, world.Send(0, 1, 9, Flat(sent.data(), sent.size()), send));
+        for (int turn = 0; turn < 1000; turn++) {
+            Verbs()->progress(world.Endpoint(0), 64);
+            Verbs()->progress(world.Endpoint(1), 64);
+        }
+        EXPECT_EQ(waits ? KOLO_INPROGRESS : KOLO_OK, send.status);
+        ASSERT_EQ(KOLO_OK, world.Recv(1, 0, 9, Flat(came.data(), came.size()), recv));
+        for (int turn = 0; turn < 1000000 && recv.status == KOLO_INPROGRESS; turn++) {
+            Verbs()->progress(world.Endpoint(0), 64);
+            Verbs()->progress(world.Endpoint(1), 64);
+        }
+        EXPECT_EQ(KOLO_OK, recv.status);
+    }
+}
+
 TEST_F(VerbsFaults, TheLogsChannelsAreOfAllRailsThatReachAPeer)
 {
     World world(Verbs(), 2);

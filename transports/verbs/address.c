@@ -51,8 +51,12 @@ kolo_status kolo_verbs_address_probe(struct kolo_endpoint *ep, const struct kolo
     int pair[KOLO_VERBS_LANES][2];
     uint32_t mbps[KOLO_VERBS_RAILS] = {0};
     double all_mbps = 0;
-    *out = (struct kolo_reach){
-        .size = sizeof *out, .latency_us = 3, .bandwidth_gbs = 1, .score = 30, .via = ep->via[0]};
+    *out = (struct kolo_reach){.size = sizeof *out,
+                               .latency_us = 3,
+                               .bandwidth_gbs = 1,
+                               .score = 30,
+                               .via = ep->via[0],
+                               .rendezvous_bytes = KOLO_VERBS_LONG};
     const int count = kolo_verbs_address_read(peer->address, peer->address_len, &address)
                           ? kolo_verbs_address_pair(ep, peer->rank, &address, pair)
                           : 0;

@@ -312,7 +312,8 @@ static kolo_status find_costs(int cores, const struct kolo_host *host, struct ko
                                "KOLO_COSTS is \"%s\"; it is a list such as cores=2,latency_us=0.2,"
                                "copy_gbs=10,reduce_gbs=10,step_us=0.01,switch_us=1; beyond an L3 "
                                "numa_, package_ and host_latency_us and _gbs, and cross_gbs; "
-                               "between hosts net_latency_us,net_gbs,net_message_us,net_sum_gbs",
+                               "between hosts net_latency_us,net_gbs,net_message_us,net_sum_gbs,"
+                               "net_rendezvous_bytes",
                                given);
     }
     pthread_mutex_lock(&measured.lock);
@@ -342,16 +343,15 @@ static void keep_costs(const struct kolo_comm *c, const struct kolo_costs *told)
 /* What rank 0's transports say of the ranks that it does not share memory with. */
 static void cost_net(const struct kolo_comm *c, struct kolo_costs *costs)
 {
-    double latency_us = 0, slowest_gbs = 0;
+    const struct kolo_reach *far = NULL;
     for (int q = 1; q < c->ranks.nranks; q++) {
         const struct kolo_reach *reach = &c->member[q].reach;
-        if ((reach->caps & KOLO_CAP_MAP) == 0 && reach->latency_us > latency_us) {
-            latency_us = reach->latency_us;
-            slowest_gbs = reach->bandwidth_gbs;
-        }
+        const double least_us = far != NULL ? far->latency_us : 0;
+        far = (reach->caps & KOLO_CAP_MAP) == 0 && reach->latency_us > least_us ? reach : far;
     }
-    if (latency_us > 0 && slowest_gbs > 0 && kolo_env("KOLO_COSTS") == NULL) {
-        costs->net = (struct kolo_far){latency_us, 1e-3 / slowest_gbs};
+    if (far != NULL && far->bandwidth_gbs > 0 && kolo_env("KOLO_COSTS") == NULL) {
+        costs->net = (struct kolo_far){far->latency_us, 1e-3 / far->bandwidth_gbs};
+        costs->net_rendezvous_bytes = (double)far->rendezvous_bytes;
     }
 }
 
