@@ -97,7 +97,7 @@ class P2p : public testing::TestWithParam<const char *>
 TEST_P(P2p, EveryLengthArrivesAsItWasSent)
 {
     Team team(GetParam(), 2);
-    const std::vector<size_t> lengths = {0,    1,    23,   24,    25,      4096,
+    const std::vector<size_t> lengths = {0,    1,    95,   96,    97,      4096,
                                          8191, 8192, 8193, 65536, 1 << 20, (1 << 20) + 3};
     team.Run([&](kolo_comm *comm) {
         for (size_t length : lengths) {

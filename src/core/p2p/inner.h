@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Inside point-to-point: peers, kept messages, and the protocol.
  *
- * A link has two channels for it. CONTROL carries headers of 64 bytes. For a connected peer, one
+ * A link has two channels for it. CONTROL carries headers of 128 bytes. For a connected peer, one
  * receive of a header is always posted. DATA carries long messages from user memory to user memory.
  *
- *   EAGER   tag, bytes, first 24 bytes; of a longer message the payload follows on CONTROL
+ *   EAGER   tag, bytes, up to 96 bytes of data; longer data follow on CONTROL
  *   READY   tag, bytes, id: a message waits for its receive       (rendezvous)
  *   SEND    id: its receive is posted; the next message on DATA
  *   DROP    id: it was too long for its receive; the sender is done

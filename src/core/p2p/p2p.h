@@ -23,7 +23,7 @@ struct kolo_comm;
 enum {
     KOLO_UNTAGGED = -2,    /* tag of kolo_send and kolo_recv: never matches a tagged message */
     KOLO_P2P_EAGER = 8192, /* longer messages wait for their receive */
-    KOLO_P2P_INLINE = 24,  /* at most this many bytes go in the header */
+    KOLO_P2P_INLINE = 96,  /* at most this many bytes go in the header */
     KOLO_P2P_MAGIC = 0x6b703270
 };
 
@@ -36,10 +36,9 @@ struct kolo_p2p_header {
     uint32_t freed; /* the charges that its sender has freed for the peer so far, modulo 2^32 */
     uint64_t bytes; /* of the message */
     uint64_t id;    /* of the announced message */
-    uint64_t unused;
     unsigned char payload[KOLO_P2P_INLINE];
 };
-static_assert(sizeof(struct kolo_p2p_header) == 64, "wire format");
+static_assert(sizeof(struct kolo_p2p_header) == 128, "wire format");
 
 /* A place that a long message may use instead of the buffer: memory of a GPU that is registered
  * with the transport. */
