@@ -47,3 +47,13 @@ void kolo_pauses_make(struct kolo_pauses *p, unsigned polls)
         nanosleep(&nap, NULL);
     }
 }
+
+void kolo_pauses_doze(pthread_cond_t *cond, pthread_mutex_t *lock, long ns)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += ns;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    (void)pthread_cond_timedwait(cond, lock, &until);
+}

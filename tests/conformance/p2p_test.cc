@@ -375,6 +375,38 @@ TEST_P(P2p, ATooLongMessageThatWasKeptFailsItsReceiveOnly)
     });
 }
 
+/* Both messages are short and there already, so each receive ends inside its call. */
+TEST_P(P2p, AReceiveThatEndsInItsCallTellsItsStreamAnError)
+{
+    Team team(GetParam(), 2);
+    team.Run([&](kolo_comm *comm) {
+        const Bytes first = Pattern(50, 1), second = Pattern(10, 2), mark = Pattern(1, 3);
+        if (kolo_comm_rank(comm) == 0) {
+            ASSERT_EQ(KOLO_OK, Send(comm, first, 1, 0));
+            ASSERT_EQ(KOLO_OK, Send(comm, second, 1, 0));
+            ASSERT_EQ(KOLO_OK, Send(comm, mark, 1, 1));
+            return;
+        }
+        kolo_stream stream = nullptr;
+        ASSERT_EQ(KOLO_OK, kolo_stream_create(&stream));
+        Bytes got(1), small(10, 0xee);
+        ASSERT_EQ(KOLO_OK, Recv(comm, got, 0, 1)); /* so the others are kept by now */
+        kolo_recv_info info = Info();
+        const auto receive = [&] {
+            return kolo_recv_tag(small.data(), small.size(), KOLO_UINT8, 0, 0, &info, comm, stream);
+        };
+        ASSERT_EQ(KOLO_OK, receive());
+        EXPECT_EQ(777u, info.bytes) << "out-arguments are written only on success";
+        EXPECT_EQ(KOLO_ERR_INVALID, kolo_stream_query(stream));
+        EXPECT_NE(std::string::npos, std::string(kolo_error_text()).find("room for 10"));
+        ASSERT_EQ(KOLO_OK, receive());
+        EXPECT_EQ(KOLO_OK, kolo_stream_query(stream));
+        EXPECT_EQ(second, small);
+        EXPECT_EQ(10u, info.bytes);
+        kolo_stream_destroy(stream);
+    });
+}
+
 TEST_P(P2p, InARingAllMaySendFirst)
 {
     constexpr int kRanks = 5;

@@ -38,17 +38,17 @@ kolo_status kolo_message_run(const struct kolo_message *m, struct kolo_comm *com
     }
     struct kolo_message_call call = {.base = {.kind = KOLO_QUEUED_MESSAGE, .comm = comm},
                                      .info = m->info};
-    call.op = calloc(1, sizeof *call.op);
+    call.op = malloc(sizeof *call.op);
     if (call.op == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a message");
     }
-    call.op->comm = comm;
-    call.op->is_send = m->is_send;
-    call.op->buf = m->buf;
-    call.op->bytes = m->count * kolo_type_bytes(m->type);
-    call.op->peer = m->peer;
-    call.op->tag = m->tag;
-    call.op->gdr = m->gdr;
+    *call.op = (struct kolo_p2p_op){.comm = comm,
+                                    .is_send = m->is_send,
+                                    .buf = m->buf,
+                                    .bytes = m->count * kolo_type_bytes(m->type),
+                                    .gdr = m->gdr,
+                                    .peer = m->peer,
+                                    .tag = m->tag};
     return kolo_message_submit(&call, stream);
 }
 

@@ -241,6 +241,25 @@ static kolo_status step_message(struct kolo_message_call *call, bool turns)
     return st;
 }
 
+bool kolo_message_attempt(struct kolo_message_call *call, struct kolo_stream_queue *s)
+{
+    if (call->op->bytes > KOLO_P2P_EAGER || kolo_comm_usable(call->base.comm) != KOLO_OK ||
+        kolo_p2p_attempt(call->op) != KOLO_OK) {
+        return false; /* an error is found again when its turn comes */
+    }
+    call->started = true;
+    kolo_stream_rouse();
+    const kolo_status st = step_message(call, false);
+    if (st != KOLO_INPROGRESS) {
+        const bool ends = st <= KOLO_ERR_MISMATCH; /* the communicator, as in finish() */
+        kolo_queued_close(&call->base);
+        if (st < 0) {
+            note_error(s, ends ? kolo_comm_fail(call->base.comm, st) : st);
+        }
+    }
+    return st != KOLO_INPROGRESS;
+}
+
 void kolo_message_drive(struct kolo_message_call *call, bool turns)
 {
     struct kolo_comm *c = call->base.comm;

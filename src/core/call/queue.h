@@ -84,6 +84,9 @@ void kolo_queue_try(struct kolo_comm *c, const struct kolo_queued *call);
 
 /* Start the message unless it is started. Errors: of the message, or of its communicator. */
 kolo_status kolo_message_start(struct kolo_message_call *call);
+/* Start a short message that is not in its stream yet, and end it here if it ends at once. False: it
+ * may have started, and its call is queued as others are. */
+bool kolo_message_attempt(struct kolo_message_call *call, struct kolo_stream_queue *s);
 /* Advance one message. `turns`: all messages of its communicator move. Else only its own state is
  * read. */
 void kolo_message_drive(struct kolo_message_call *call, bool turns);
@@ -115,6 +118,8 @@ void kolo_queued_close(struct kolo_queued *call);
 
 /* Append an allocated call to a stream. On error the caller still owns the call. Errors: SYSTEM. */
 kolo_status kolo_stream_submit(struct kolo_queued *call, struct kolo_stream_queue *s);
+/* Messages have moved without the thread that serves the streams: those that sleep look again. */
+void kolo_stream_rouse(void);
 /* Wait until no thread serves a stream, or sleeps on the communicator's bell. Then no thread is
  * inside a call that has left its queue. */
 void kolo_stream_rest(const struct kolo_comm *comm);

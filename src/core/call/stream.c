@@ -31,11 +31,11 @@ static struct {
     struct kolo_stream_queue *streams;
     unsigned number; /* of the thread; one with another number ends */
     bool running;
-    bool stands_by;     /* the thread looks by itself, soon */
-    _Atomic int wanted; /* threads that wait for the lock: queries leave it alone */
-    int helpers;        /* threads that wait for a stream and serve meanwhile: the thread rests */
-    unsigned submitted; /* counts calls that did not end at once */
-    unsigned looks;     /* of the thread since it saw `seen` calls */
+    bool stands_by;      /* the thread looks by itself, soon */
+    _Atomic int wanted;  /* threads that wait for the lock: queries leave it alone */
+    _Atomic int helpers; /* threads that wait for a stream and serve meanwhile: the thread rests */
+    unsigned submitted;  /* counts calls that did not end at once */
+    unsigned looks;      /* of the thread since it saw `seen` calls */
     unsigned seen;
     unsigned doubled; /* how often the time between two of these looks has been doubled */
     unsigned generation;
@@ -161,17 +161,6 @@ static bool has_work(void)
     return false;
 }
 
-/* Sleep for at most `ns`, or until a signal; progress.lock is held. */
-static void doze(pthread_cond_t *news, long ns)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += ns;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    (void)pthread_cond_timedwait(news, &progress.lock, &until);
-}
-
 /* Find what rings when one of the calls can move: all that are next are messages of one
  * communicator. False: there is no such bell. progress.lock is held. */
 static bool find_bell(struct kolo_sleeper *out)
@@ -225,7 +214,7 @@ static void pause_round(struct kolo_pauses *pauses, unsigned polls, pthread_cond
         if (sleeps) {
             sleep_as(&self, s, pauses);
         } else {
-            doze(news, nap);
+            kolo_pauses_doze(news, &progress.lock, nap);
         }
     }
 }
@@ -243,7 +232,7 @@ static void stand_by(void)
         return;
     }
     progress.stands_by = true;
-    doze(&progress.work, (long)LOOK_NS << progress.doubled);
+    kolo_pauses_doze(&progress.work, &progress.lock, (long)LOOK_NS << progress.doubled);
     progress.stands_by = false;
     if (progress.helpers > 0 || !has_work()) {
         progress.doubled += progress.doubled < DOUBLED;
@@ -295,6 +284,16 @@ void kolo_stream_rest(const struct kolo_comm *comm)
         lock_progress();
     }
     pthread_mutex_unlock(&progress.lock);
+}
+
+/* A helper that found links.lock taken is listed before it looks, and its membarrier comes between. */
+void kolo_stream_rouse(void)
+{
+    if (atomic_load(&progress.helpers) > 0) {
+        lock_progress();
+        (void)kolo_sleepers_wake(progress.sleepers, NULL);
+        pthread_mutex_unlock(&progress.lock);
+    }
 }
 
 /* ---- the progress thread's list ---- */
@@ -390,6 +389,7 @@ static uint64_t start_in_order(struct kolo_queued *call, struct kolo_stream_queu
 kolo_status kolo_stream_submit(struct kolo_queued *call, struct kolo_stream_queue *s)
 {
     KOLO_TRY(list_stream(s));
+    const bool tried = is_message(call) && kolo_message_of(call)->started;
     const uint64_t open_group = start_in_order(call, s);
     call->stream = s;
     call->stream_next = NULL;
@@ -403,7 +403,8 @@ kolo_status kolo_stream_submit(struct kolo_queued *call, struct kolo_stream_queu
     if (call->kind == KOLO_QUEUED_COLLECTIVE) {
         kolo_queue_push(call);
     }
-    const bool brief = first ? try_stream(s) : is_message(call) && kolo_queued_is_brief(call);
+    const bool brief =
+        first && !tried ? try_stream(s) : is_message(call) && kolo_queued_is_brief(call);
     if (atomic_load_explicit(&s->pending, memory_order_acquire) > 0) {
         wake_server(brief);
     }

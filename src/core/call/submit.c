@@ -111,6 +111,12 @@ kolo_status kolo_call_submit(struct kolo_call *call, kolo_stream stream)
 
 kolo_status kolo_message_submit(struct kolo_message_call *call, kolo_stream stream)
 {
+    struct kolo_stream_queue *s = stream;
+    if (kolo_group_depth == 0 && s != NULL &&
+        atomic_load_explicit(&s->pending, memory_order_acquire) == 0 &&
+        kolo_message_attempt(call, s)) {
+        return KOLO_OK;
+    }
     return submit(&call->base, sizeof *call, stream);
 }
 

@@ -360,17 +360,24 @@ static bool is_open(const struct kolo_p2p *p2p, int peer)
                                    : p2p->peer[peer] != NULL && p2p->peer[peer]->open;
 }
 
+/* Whether the peers of all started messages are connected. */
+static bool all_open(struct kolo_p2p *p2p)
+{
+    empty_inbox(p2p);
+    bool open = true;
+    for (const struct kolo_p2p_op *op = p2p->started.first; open && op != NULL; op = op->next) {
+        open = is_open(p2p, op->peer);
+    }
+    return open;
+}
+
 bool kolo_p2p_is_open(struct kolo_comm *comm, int peer)
 {
     struct kolo_p2p *p2p = p2p_of(comm);
     if (p2p == NULL || pthread_mutex_trylock(&comm->links.lock) != 0) {
         return false;
     }
-    empty_inbox(p2p);
-    bool open = is_open(p2p, peer);
-    for (const struct kolo_p2p_op *op = p2p->started.first; open && op != NULL; op = op->next) {
-        open = is_open(p2p, op->peer);
-    }
+    const bool open = is_open(p2p, peer) && all_open(p2p);
     pthread_mutex_unlock(&comm->links.lock);
     return open;
 }
@@ -393,6 +400,21 @@ static bool all_done(struct kolo_p2p *p2p)
     return atomic_load_explicit(&p2p->active, memory_order_acquire) == 0;
 }
 
+/* One turn, unless another thread takes one now. `connects`: it may connect to a peer. */
+static void try_turn(struct kolo_p2p *p2p, bool connects)
+{
+    struct kolo_comm *comm = p2p->comm;
+    if (pthread_mutex_trylock(&comm->links.lock) != 0) {
+        return;
+    }
+    const kolo_status failure = connects || all_open(p2p) ? take_turn(p2p) : KOLO_OK;
+    ring_peers(p2p);
+    pthread_mutex_unlock(&comm->links.lock);
+    if (failure < 0) {
+        (void)kolo_comm_fail(comm, failure);
+    }
+}
+
 kolo_status kolo_p2p_progress(struct kolo_comm *comm)
 {
     struct kolo_p2p *p2p = p2p_of(comm);
@@ -405,16 +427,15 @@ kolo_status kolo_p2p_progress(struct kolo_comm *comm)
         atomic_fetch_add_explicit(&p2p->idle, 1, memory_order_relaxed) % IDLE_TURNS != 0) {
         return KOLO_OK;
     }
-    if (pthread_mutex_trylock(&comm->links.lock) != 0) {
-        return KOLO_OK;
-    }
-    const kolo_status failure = take_turn(p2p);
-    ring_peers(p2p);
-    pthread_mutex_unlock(&comm->links.lock);
-    if (failure < 0) {
-        (void)kolo_comm_fail(comm, failure);
-    }
+    try_turn(p2p, true);
     return all_done(p2p) ? error_of(comm) : KOLO_OK;
+}
+
+kolo_status kolo_p2p_attempt(struct kolo_p2p_op *op)
+{
+    KOLO_TRY(kolo_p2p_start(op));
+    try_turn(p2p_of(op->comm), false);
+    return KOLO_OK;
 }
 
 /* ---- close ---- */

@@ -75,6 +75,10 @@ kolo_status kolo_p2p_check(const struct kolo_comm *comm, bool is_send, int peer,
  * (no transport carries messages to the peer), SYSTEM, or the error of the communicator. */
 kolo_status kolo_p2p_start(struct kolo_p2p_op *op);
 
+/* As kolo_p2p_start(), and take one turn if that connects to nobody. Then the operation may have its
+ * status. */
+kolo_status kolo_p2p_attempt(struct kolo_p2p_op *op);
+
 /* Advance all operations of `comm`. Any thread may call. While another thread does it, the call
  * returns at once. It may connect to a peer. A fatal status ends the communicator. The call returns
  * it only after every started operation has its status, so callers loop until then. */
