@@ -92,9 +92,12 @@ c10::intrusive_ptr<Work> KoloBackend::makeWork(const CallOptions &call_options,
 uint64_t KoloBackend::recordCall(const Call &call, int partner, const Tensors &inputs,
                                  const std::vector<Tensors> &outputs) const
 {
-    const auto add = [](std::vector<Recorder::Shape> &shapes, const Tensors &tensors) {
+    const auto set = [](std::vector<Recorder::Shape> &shapes, size_t from, const Tensors &tensors) {
+        shapes.resize(from + tensors.size());
         for (const at::Tensor &t : tensors) {
-            shapes.push_back({at::DimVector(t.sizes()), t.scalar_type()});
+            Recorder::Shape &shape = shapes[from++];
+            shape.sizes.assign(t.sizes().begin(), t.sizes().end());
+            shape.dtype = t.scalar_type();
         }
     };
     return Recorder::get().begin(call.began, [&](Recorder::Entry &entry) {
@@ -107,10 +110,13 @@ uint64_t KoloBackend::recordCall(const Call &call, int partner, const Tensors &i
         entry.collective = sequence_;
         entry.message = messages_;
         entry.timeout_ms = call.timeout.count();
-        add(entry.inputs, inputs);
+        set(entry.inputs, 0, inputs);
+        size_t count = 0;
         for (const Tensors &list : outputs) {
-            add(entry.outputs, list);
+            set(entry.outputs, count, list);
+            count += list.size();
         }
+        entry.outputs.resize(count);
     });
 }
 

@@ -32,8 +32,8 @@ using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 /* One list; {tensors} would copy it. */
 inline std::vector<Tensors> listOf(Tensors tensors)
 {
-    std::vector<Tensors> lists;
-    lists.push_back(std::move(tensors));
+    std::vector<Tensors> lists(1);
+    lists[0] = std::move(tensors);
     return lists;
 }
 

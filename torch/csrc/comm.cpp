@@ -243,13 +243,17 @@ kolo_stream Communicator::takeStream(std::chrono::milliseconds timeout)
     if (stream == nullptr) {
         check(kolo_stream_create(&stream), "stream");
     }
-    check(kolo_stream_set_timeout(stream, timeout == timeout_ ? 0 : milliseconds(timeout)),
-          "timeout");
+    if (timeout != timeout_) {
+        check(kolo_stream_set_timeout(stream, milliseconds(timeout)), "timeout");
+    }
     return stream;
 }
 
-void Communicator::giveStream(kolo_stream stream)
+void Communicator::giveStream(kolo_stream stream, std::chrono::milliseconds timeout)
 {
+    if (timeout != timeout_) {
+        check(kolo_stream_set_timeout(stream, 0), "timeout");
+    }
     const std::lock_guard<std::mutex> lock(mutex_);
     if (comm_ != nullptr) {
         idle_.push_back(stream);

@@ -92,8 +92,9 @@ class Communicator
     /* The failure that ended the communicator, as an exception; null: none. */
     std::exception_ptr failure(const std::string &where);
 
+    /* A stream whose calls have this time-out, and back. */
     kolo_stream takeStream(std::chrono::milliseconds timeout);
-    void giveStream(kolo_stream stream);
+    void giveStream(kolo_stream stream, std::chrono::milliseconds timeout);
 
     /* A premultiplied sum. It is kept, because the next call will need the same one. */
     kolo_op premulsum(const c10d::ReduceOp &op, kolo_type type);

@@ -31,8 +31,6 @@ Recorder::Entry &Recorder::next()
     entry.id = id;
     entry.state = State::kStarted;
     entry.ended = entry.waited = Clock::time_point();
-    entry.inputs.clear();
-    entry.outputs.clear();
     return entry;
 }
 

@@ -43,7 +43,7 @@ class Recorder
         return most_ > 0;
     }
     /* Add an entry, which `fill` completes in its place in the ring, and return its id. `fill` gets
-     * an entry with empty shapes, whose strings and lists keep the room of an older call. */
+     * an entry with the strings and lists of an older call, whose room it uses. */
     template <typename Fill> uint64_t begin(Clock::time_point began, Fill fill)
     {
         const std::lock_guard<std::mutex> lock(mutex_);

@@ -58,9 +58,9 @@ void Staging::requireHere(const at::Tensor &t)
 const void *Staging::in(const at::Tensor &t)
 {
     requireHere(t);
-    const c10::NoGradGuard quiet;
     kept_.push_back(t);
     if (!t.is_contiguous()) {
+        const c10::NoGradGuard quiet;
         kept_.push_back(t.contiguous());
     }
     return kept_.back().const_data_ptr();
@@ -141,6 +141,9 @@ void *Staging::out(at::TensorList list)
 
 void Staging::finish()
 {
+    if (results_.empty()) {
+        return;
+    }
     const c10::NoGradGuard quiet;
     for (const Result &r : results_) {
         r.user.copy_(r.copy);

@@ -53,7 +53,7 @@ Work::Work(WorkOptions options)
 Work::~Work()
 {
     if (stream_ != nullptr) { /* the call never started: a running work is never destroyed */
-        comm_->giveStream(stream_);
+        comm_->giveStream(stream_, call_.timeout);
     }
 }
 
@@ -117,7 +117,9 @@ void Work::ended(kolo_status status, const std::exception_ptr &error)
     status_ = status;
     ended_ = std::chrono::steady_clock::now();
     Recorder::get().end(call_.record, error == nullptr, ended_);
-    finish(error);
+    if (error != nullptr || recordFunctionEndCallback_ != nullptr) {
+        finish(error); /* c10d's; what else it keeps nobody asks for */
+    }
 }
 
 void Work::checkReceived() const
@@ -206,7 +208,7 @@ void Work::settle(kolo_status status)
         std::swap(stream, stream_);
         done_.store(true, std::memory_order_release);
     }
-    comm_->giveStream(stream);
+    comm_->giveStream(stream, call_.timeout);
 }
 
 /* Complete the futures, which runs their callbacks. */
