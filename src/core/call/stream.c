@@ -389,7 +389,7 @@ static uint64_t start_in_order(struct kolo_queued *call, struct kolo_stream_queu
 kolo_status kolo_stream_submit(struct kolo_queued *call, struct kolo_stream_queue *s)
 {
     KOLO_TRY(list_stream(s));
-    const bool tried = is_message(call) && kolo_message_of(call)->started;
+    const bool tried = call->group == 0 && is_message(call) && kolo_message_of(call)->started;
     const uint64_t open_group = start_in_order(call, s);
     call->stream = s;
     call->stream_next = NULL;
