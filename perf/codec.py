@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Compressed calls beside uncompressed ones over TCP, between hosts that are network namespaces of this
-machine, each behind a NIC that tbf(8) holds to a rate (see sim_tcp.py). The table is that of codec.c.
+machine, each behind a NIC that tbf(8) holds to a rate (see netns.py). The table is that of codec.c.
 
 usage: codec.py [--build FOLDER] [-n HOSTS] [--mbit RATE,...] [-c COLLECTIVE,...] [--rounds N] [BYTES...]
        (as root)
@@ -10,10 +10,8 @@ import argparse
 import os
 import sys
 
-import sim_tcp
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/netns"))
-import hosts  # noqa: E402
+import netns
+from netns import hosts
 
 
 def measure(args, mbit):
@@ -21,7 +19,7 @@ def measure(args, mbit):
     try:
         if net.why:
             raise RuntimeError(net.why)
-        sim_tcp.shape(net, mbit)
+        netns.shape(net, mbit)
         for collective in args.c.split(","):
             command = [os.path.abspath(f"{args.build}/perf/codec"), collective, str(args.rounds), *args.bytes]
             ends = net.run(list(range(args.n)), command, KOLO_COSTS=f"net_latency_us=50,net_gbs={mbit / 8000}")

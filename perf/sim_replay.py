@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 
+import netns
 import sim_tcp
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -96,11 +97,11 @@ def recorded(build, steps, folder):
 
 def measured(build, steps, mbit):
     """ms of a step between two hosts"""
-    net = sim_tcp.hosts.Hosts(2)
+    net = netns.hosts.Hosts(2)
     try:
         if net.why:
             raise RuntimeError(net.why)
-        sim_tcp.shape(net, mbit)
+        netns.shape(net, mbit)
         processes = started([net.inside(host, [sys.executable, __file__, "--job", str(steps)]) for host in range(2)],
                             [net.environment(rank, 2, KOLO_LIBRARY=library(build)) for rank in range(2)])
         took = step_ms(processes)

@@ -13,25 +13,16 @@ import argparse
 import csv
 import json
 import os
-import subprocess
 import sys
 import tempfile
 
+import netns
 import sim
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/netns"))
-import hosts  # noqa: E402
+from netns import hosts
 
 PAYLOAD = 1448 / 1514  # of a full frame, as tbf counts it
 MESSAGE_US = 0.5
-BURST = "16k"  # with less, tbf halves the rate of long messages; so much passes at the speed of memory
 ROUNDS = 3
-
-
-def shape(net, mbit):
-    for name in net.names:
-        subprocess.run(["tc", "-n", name, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", f"{mbit}mbit",
-                        "burst", BURST, "latency", "100ms"], check=True, stdin=subprocess.DEVNULL)
 
 
 def measured(net, build, collective, algorithm):
@@ -60,7 +51,7 @@ def fit(build, mbit):
     try:
         if net.why:
             raise RuntimeError(net.why)
-        shape(net, mbit)
+        netns.shape(net, mbit)
         us = min(measured(net, build, "allreduce", "doubling").values())
     finally:
         net.remove()
@@ -71,7 +62,7 @@ def fit(build, mbit):
 def points(build, collective, ranks, mbit, machine):
     net = hosts.Hosts(ranks)
     try:
-        shape(net, mbit)
+        netns.shape(net, mbit)
         for algorithm in sim.algorithms(build, collective, ranks):
             if (collective, ranks, algorithm) == ("allreduce", 2, "doubling"):
                 continue  # it was fitted

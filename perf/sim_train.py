@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 
+import netns
 import sim_tcp
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -84,15 +85,15 @@ def beside(args):
 
 def between_hosts(args, job, folder):
     """What each rank of the job wrote, run over TCP."""
-    net = sim_tcp.hosts.Hosts(RANKS)
+    net = netns.hosts.Hosts(RANKS)
     try:
         if net.why:
             raise RuntimeError(net.why)
-        sim_tcp.shape(net, args.mbit)
+        netns.shape(net, args.mbit)
         command, more = command_of(args, job, folder)
         ends = net.run(list(range(RANKS)), command, LIMIT_S, **more, KOLO_JOB=f"{net.tag}tcp")
         if any(status != 0 for status, _ in ends):
-            raise RuntimeError("\n".join(sim_tcp.hosts.tails(ends)))
+            raise RuntimeError("\n".join(netns.hosts.tails(ends)))
     finally:
         net.remove()
     return written(folder)

@@ -15,6 +15,7 @@ import copy
 import os
 import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -25,6 +26,7 @@ import markdown
 import methods
 import results
 from jobs import Dropped, Job
+from methods import netns
 
 COLLECTIVES = ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather",
                "scatter", "barrier")
@@ -65,6 +67,11 @@ def options():
         help="rewritten: inputs are rewritten before each call, within the timed part")
     add("--link", choices=("any", "tcp"), default="any",
         help="tcp: kolo, Gloo and the MPI libraries use TCP on the loopback, as between hosts")
+    add("--hosts", type=int, default=0, metavar="N",
+        help="ranks on N hosts, in blocks, which are network namespaces of this machine (as root); all use TCP")
+    add("--rate", type=float, default=10, metavar="GBIT", help="with --hosts: Gbit/s of a host's NIC; 0: no limit (10)")
+    add("--tick", type=int, default=50, metavar="US",
+        help="with --hosts: packets wait for a tick of so many microseconds where they arrive; 0: for none (50)")
     add("--type", choices=TYPES, default="float32")
     add("--limit", type=float, default=20, help="longest time of a method for one answer, in seconds (20)")
     add("--beside", action="append", default=[], metavar="NAME=BUILD", help="compare with another build of kolo")
@@ -83,6 +90,10 @@ def options():
         parser.error("2 to 64 ranks, a factor of 2 or more, a round and a byte at least")
     if not 0 <= given.behind < 4096 or given.behind % 16:
         parser.error("--behind: a multiple of 16 below 4096")
+    if given.hosts and (given.hosts < 2 or given.ranks % given.hosts or given.rate < 0 or given.tick < 0):
+        parser.error("--hosts: two or more, each with the same number of ranks")
+    given.link = "tcp" if given.hosts else given.link
+    given.net = None
     os.environ["KOLO_COMPARE_BEHIND"] = str(given.behind)
     return given
 
@@ -92,16 +103,16 @@ def options():
 
 def all_methods(given, folder):
     """What there is to start, kolo first."""
-    build, tcp = given.build, given.link == "tcp"
-    found = [methods.kolo(build, tcp=tcp)(given.ranks)]
-    for text in given.beside:
+    build, tcp, net = given.build, given.link == "tcp", given.net
+    found = [methods.kolo(build, tcp=tcp, net=net)(given.ranks)]
+    for number, text in enumerate(given.beside, 1):
         name, _, other = text.partition("=")
-        found.append(methods.kolo(other, name, tcp)(given.ranks))
-    found += methods.open_mpi(build, given.ranks, machine.cores(), tcp)
-    found += [m for m in methods.torch_ops(build, folder) if not tcp or m.family == "Gloo"]
-    found += methods.peers(build, given.ranks, tcp)
+        found.append(methods.kolo(other, name, tcp, net, number)(given.ranks))
+    found += methods.open_mpi(build, given.ranks, machine.cores(), tcp, net)
+    found += [m for m in methods.torch_ops(build, folder, net) if not tcp or m.family == "Gloo"]
+    found += methods.peers(build, given.ranks, machine.cores(), tcp, net)
     if tcp:
-        found += methods.wire(build, given.ranks)
+        found += methods.wire(build, given.ranks, net)
     else:
         found += methods.mpich(build, given.ranks)
         found += methods.floors(build, given.buffers == "shared", given.ranks > machine.cores())
@@ -119,10 +130,10 @@ def is_wanted(method, wanted, without):
     return method.family != "kolo" if wanted is None else bool(names & wanted)
 
 
-def start(method, nranks, folder):
+def start(method, nranks, folder, net=None):
     """A job, or None with a line that says why."""
     try:
-        return Job(method, nranks, folder)
+        return Job(method, nranks, folder, net)
     except (OSError, Dropped) as why:
         print(f"# dropped: {method.name}: {why}", flush=True)
         return None
@@ -138,13 +149,13 @@ class Session:
     def start(self):
         """Start all that there is."""
         for method in all_methods(self.given, self.folder):
-            job = start(method, self.given.ranks, self.folder)
+            job = start(method, self.given.ranks, self.folder, self.given.net)
             if job is not None:
                 self.jobs.append(job)
         if not any(job.name == "kolo" for job in self.jobs):
             sys.exit("compare: kolo did not start")
         worker = methods.program(self.given.build, "floor")
-        if worker:
+        if worker and not self.given.net:  # a packet does not mind which cache a line is in
             flag = methods.floor(worker, "inline")
             flag.name = "flag"
             self.probe = start(flag, 2, self.folder)
@@ -204,8 +215,8 @@ def sample_ns(answers, calls):
 def take_sample(session, job, calls):
     """Nanoseconds of a call. A sample in which a rank waited for its core, because something else ran there, is
     taken again a few times; the least disturbed counts. Ranks that share cores always wait, and so do Gloo's, for
-    threads of their own."""
-    alone, best = session.given.ranks <= machine.cores() and job.family != "Gloo", None
+    threads of their own, and those on hosts, for the kernel's packets."""
+    alone, best = session.given.ranks <= machine.cores() and job.family != "Gloo" and not session.given.net, None
     for _ in range(1 + RETAKES if alone else 1):
         answers = job.ask(f"run {calls}", session.given.limit)
         ns = sample_ns(answers, calls)
@@ -312,10 +323,19 @@ def measure(session, collective, size):
 # ---- what is printed -------------------------------------------------------------------------------
 
 
+def link_of(given):
+    """ "4 hosts, 10 Gbit/s, tick 50 us"."""
+    if not given.hosts:
+        return ""
+    rate = f"{given.rate:g} Gbit/s" if given.rate else "no limit"
+    return f"{given.hosts} hosts, {rate}, tick {given.tick} us"
+
+
 def print_head(session):
     """What, where, with which versions."""
     given = session.given
-    print(f"# kolo beside its peers{', over TCP' if given.link == 'tcp' else ''}: {given.ranks} ranks, {given.type}, {given.buffers} buffers, "
+    link = link_of(given) or ("over TCP" if given.link == "tcp" else "")
+    print(f"# kolo beside its peers{f', {link}' if link else ''}: {given.ranks} ranks, {given.type}, {given.buffers} buffers, "
           f"private ones {given.behind} bytes behind a page, {given.inputs} inputs; medians of {given.rounds} rounds of about {given.sample_ms:g} ms")
     for text in machine.describe():
         print(f"# {text}")
@@ -385,7 +405,7 @@ def table(session, rows):
 
 def keep(given, rows):
     """Files and pictures of what there is, also of a run that was interrupted."""
-    what = {"type": given.type, "ranks": given.ranks, "buffers": given.buffers, "inputs": given.inputs}
+    what = {"type": given.type, "ranks": given.ranks, "link": link_of(given), "buffers": given.buffers, "inputs": given.inputs}
     found = results.records(rows, what)
     if given.csv:
         results.write_csv(given.csv, found)
@@ -393,11 +413,24 @@ def keep(given, rows):
         draw.draw(found, given.plot)
 
 
+def hosts_of(given):
+    """The hosts that are asked for, or the end of the program."""
+    try:
+        net = netns.linked(given.hosts, round(given.rate * 1000), given.tick)
+    except (OSError, subprocess.CalledProcessError) as why:
+        sys.exit(f"compare: no hosts here: {why}")
+    os.environ["KOLO_COMPARE_HOSTS"] = net.tag
+    return net
+
+
 def run(given):
     """Measure; returns the exit status."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="kolo-compare-") as folder, contextlib.ExitStack() as stack:
         stack.callback(keep, given, rows)
+        if given.hosts:
+            given.net = hosts_of(given)
+            stack.callback(given.net.remove)
         session = Session(given, folder)
         stack.callback(session.end)
         session.start()

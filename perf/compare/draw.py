@@ -8,7 +8,7 @@ import sys
 
 COLOURS = {"kolo": "#d1495b", "Open MPI": "#2e6f95", "MPICH": "#8a5fa8", "Gloo": "#3a8f5c", "floor": "#8c8c8c"}
 OTHERS = ("#b8860b", "#444444", "#c06c2b")
-WHAT = ("ranks", "type", "buffers", "inputs", "cores")
+WHAT = ("ranks", "link", "type", "buffers", "inputs", "cores")
 
 
 def load():
@@ -88,8 +88,8 @@ def label_ends(axes, ends, inches):
 
 def title_of(what):
     """ "2 ranks on near cores, float32, private buffers, hot inputs"."""
-    ranks, kind, buffers, inputs, cores = what
-    return f"{ranks} ranks{f' on {cores} cores' if cores else ''}, {kind}, {buffers} buffers, {inputs} inputs"
+    ranks, link, kind, buffers, inputs, cores = what
+    return f"{ranks} ranks{f' on {cores} cores' if cores else ''}{f', {link}' if link else ''}, {kind}, {buffers} buffers, {inputs} inputs"
 
 
 def curves(plt, collective, what, rows):
@@ -203,7 +203,7 @@ def draw(rows, prefix):
     whats = list(dict.fromkeys(tuple(row[key] for key in WHAT) for row in rows))
     for what in whats:
         mine = [row for row in rows if tuple(row[key] for key in WHAT) == what]
-        start = prefix if len(whats) == 1 else f"{prefix}-{'-'.join(str(one) for one in what if one)}"
+        start = prefix if len(whats) == 1 else f"{prefix}-{'-'.join(str(one).replace(', ', '-').replace(' ', '') for one in what if one)}"
         for collective in dict.fromkeys(row["collective"] for row in mine):
             picked = [row for row in mine if row["collective"] == collective and row["bytes"] > 0]
             if picked:

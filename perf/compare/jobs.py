@@ -29,10 +29,11 @@ class Method:
 
 
 class Job:
-    """A method that runs. Ranks' answers are lines; `text` is what they said of themselves."""
+    """A method that runs. Ranks' answers are lines; `text` is what they said of themselves. With `net`, ranks of their
+    own commands are on its hosts, in blocks."""
 
-    def __init__(self, method, nranks, folder):
-        self.name, self.family, self.nranks = method.name, method.family, nranks
+    def __init__(self, method, nranks, folder, net=None):
+        self.name, self.family, self.nranks, self._net = method.name, method.family, nranks, net
         self.version, self.pids = "", {}
         self._peers, self._lines, self._rest = [None] * nranks, {}, {}
         self._memory = os.memfd_create(f"compare-{method.name}", os.MFD_CLOEXEC)
@@ -55,7 +56,7 @@ class Job:
             for rank in range(self.nranks if method.each else 1):
                 own = {"KOLO_RANK": str(rank), "KOLO_NRANKS": str(self.nranks)} if method.each else {}
                 self._processes.append(subprocess.Popen(
-                    method.command, env={**environment, **own}, stdin=subprocess.DEVNULL, stdout=self._log,
+                    self._command(method, rank), env={**environment, **own}, stdin=subprocess.DEVNULL, stdout=self._log,
                     stderr=self._log, start_new_session=True))
             deadline = time.monotonic() + START_LIMIT_S
             for _ in range(self.nranks):
@@ -63,6 +64,12 @@ class Job:
         os.unlink(path)
         answers = self.answers(START_LIMIT_S)
         self.version = answers[0].removeprefix("ready ")
+
+    def _command(self, method, rank):
+        """What to start as this rank, or as all of them."""
+        if self._net is None or not method.each:
+            return method.command
+        return self._net.inside(rank * len(self._net.names) // self.nranks, method.command)
 
     def _meet(self, listener, deadline):
         """One rank's hello, and the memory that its ranks share in return."""

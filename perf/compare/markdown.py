@@ -4,7 +4,7 @@ cell for each collective with kolo's microseconds, the time of the fastest peer 
 of the floor over kolo's. These are ratios of medians."""
 import results
 
-WHAT = ("ranks", "type", "buffers", "inputs", "cores")
+WHAT = ("ranks", "link", "type", "buffers", "inputs", "cores")
 
 
 def least(rows, wanted):
@@ -63,11 +63,14 @@ def page(rows):
     """All tables of rows as results.read_csv() gives them."""
     lines = []
     for what in dict.fromkeys(tuple(row[key] for key in WHAT) for row in rows):
-        ranks, kind, buffers, inputs, cores = what
+        ranks, link, kind, buffers, inputs, cores = what
         mine = [row for row in rows if tuple(row[key] for key in WHAT) == what]
         flags = sorted(float(row["flag_ns"]) for row in mine if row["flag_ns"])
+        head = f"{ranks} ranks{f' on {cores} cores' if cores else ''}{f', {link}' if link else ''}, {kind}, " \
+               f"{buffers} buffers, {inputs} inputs"
         if flags:
-            lines.append(f"{ranks} ranks{f' on {cores} cores' if cores else ''}, {kind}, {buffers} buffers, {inputs} inputs; flag {flags[0]:.0f} / "
-                         f"{flags[len(flags) // 2]:.0f} / {flags[-1]:.0f} ns (least, median and most of the rows)")
+            head += f"; flag {flags[0]:.0f} / {flags[len(flags) // 2]:.0f} / {flags[-1]:.0f} ns (least, median and " \
+                    "most of the rows)"
+        lines += [head] if flags or link else []
         lines += ["", *table(mine), ""]
     return "\n".join(lines)

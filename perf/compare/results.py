@@ -9,7 +9,7 @@ import csv
 import math
 import statistics
 
-FIELDS = ("collective", "bytes", "type", "ranks", "buffers", "inputs", "method", "family", "median_us", "q1_us",
+FIELDS = ("collective", "bytes", "type", "ranks", "link", "buffers", "inputs", "method", "family", "median_us", "q1_us",
           "q3_us", "calls", "rounds", "wrong", "flag_ns", "cores")
 FAR_NS = 120
 
@@ -151,6 +151,6 @@ def read_csv(paths):
     for path in paths:
         with open(path, encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
-                rows.append({"cores": "", **row, **{key: float(row[key]) for key in ("median_us", "q1_us", "q3_us")},
+                rows.append({"cores": "", "link": "", **row, **{key: float(row[key]) for key in ("median_us", "q1_us", "q3_us")},
                              "bytes": int(row["bytes"]), "ranks": int(row["ranks"])})
     return rows

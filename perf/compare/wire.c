@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The floor of TCP: two ranks with one connection on the loopback send bare bytes from buffer to
- * buffer. A broadcast is one message. A short all-reduce is an exchange and a sum. */
+/* The floor of TCP: two ranks with one connection send bare bytes from buffer to buffer. Rank 0 listens
+ * on the loopback, or on KOLO_COMPARE_ADDRESS. A broadcast is one message. A short all-reduce is an
+ * exchange and a sum. */
 #include "sum.h"
 #include "worker.h"
 
@@ -30,8 +31,9 @@ static bool start(struct compare_team *team, char *version, size_t cap)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     const int on = 1;
-    if (team->nranks != 2) {
-        fprintf(stderr, "compare_wire: it has two ranks\n");
+    const char *address = getenv("KOLO_COMPARE_ADDRESS");
+    if (team->nranks != 2 || (address != NULL && inet_pton(AF_INET, address, &at.sin_addr) != 1)) {
+        fprintf(stderr, "compare_wire: it has two ranks, and an address of IPv4\n");
         return false;
     }
     const int listener = team->rank == 0 ? listen_here(&at) : -1;

@@ -114,15 +114,15 @@ def main():
     args = parser.parse_args()
     if args.generate:
         return generate(json.load(sys.stdin))
-    import hosts
     import launch
-    import sim_tcp
+    import netns
+    from netns import hosts
 
     net = hosts.Hosts(2) if args.hosts else None
     if net:
         if net.why:
             sys.exit(net.why)
-        sim_tcp.shape(net, args.mbit)
+        netns.shape(net, args.mbit)
     steps, tokens = {"kolo": [], "gloo" if net else "vllm": []}, []
     with tempfile.TemporaryDirectory(prefix="vllm_steps-") as name:
         folder = pathlib.Path(name)

@@ -84,6 +84,25 @@ def forbidden():
         check("floor-slots" in found and "floor-copied" not in found, "forbidden copies: no rows", *sorted(found))
 
 
+def on_hosts():
+    """Ranks on hosts of their own: a row for each size, and files that say so."""
+    with tempfile.TemporaryDirectory(prefix="kolo-compare-test-") as folder:
+        path = os.path.join(folder, "out.csv")
+        status, table, errors = compare(2, "-c", "broadcast", "--hosts", "2", "--rate", "1", "--csv", path)
+        if "compare: no hosts here" in errors:
+            print(f"# on hosts: {errors.strip()}")
+            return
+        told = [*table.splitlines(), *errors.splitlines()[-5:]]
+        check(status == 0 and rows(table) == SIZES and "dropped" not in table, "on hosts: a row for each size", *told)
+        with open(path, encoding="utf-8", newline="") as file:
+            found = list(csv.DictReader(file))
+        links = {row["link"] for row in found}
+        check(links == {"2 hosts, 1 Gbit/s, tick 50 us"}, "on hosts: the file says which", *links)
+        # 64 KiB at 1 Gbit/s take half a millisecond, less a burst of 16 KiB; through memory a tenth of that.
+        long = [float(row["median_us"]) for row in found if row["bytes"] == SIZES[1]]
+        check(len(long) == 2 and min(long) > 350, "on hosts: bytes take the time of their wire", *map(str, long))
+
+
 def refuses():
     """An option that makes no sense."""
     status, table, errors = compare(2, "-c", "all_reduec")
@@ -94,5 +113,6 @@ COPIES = may_copy()
 prints_and_writes("private", 2)
 prints_and_writes("shared", 3)
 forbidden()
+on_hosts()
 refuses()
 done()
