@@ -10,7 +10,24 @@ extern "C" {
 
 #include <atomic>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/syscall.h>
 #include <thread>
+#include <unistd.h>
+
+namespace
+{
+
+thread_local int yields;
+
+} // namespace
+
+/* In the place of the C library's: it counts. */
+extern "C" int sched_yield(void) noexcept
+{
+    yields++;
+    return static_cast<int>(syscall(SYS_sched_yield));
+}
 
 namespace
 {
@@ -89,6 +106,41 @@ TEST(LongWait, SleepsUntilItIsWoken)
     ASSERT_EQ(KOLO_OK, kolo_comm_create_local(2, nullptr, comm)) << kolo_error_text();
     EXPECT_TRUE(kolo_test_sleeps_until_woken(comm[0]));
     EXPECT_TRUE(kolo_test_sleeps_until_woken(comm[1]));
+    for (kolo_comm *one : comm) {
+        kolo_comm_abort(one);
+    }
+    for (kolo_comm *one : comm) {
+        kolo_comm_destroy(one);
+    }
+}
+
+/* Between hosts a wait takes longer than another process's turn on this core. */
+TEST(WaitForMessages, LetsOthersHaveTheCoreBeforeItSleeps)
+{
+    if (std::thread::hardware_concurrency() < 2) {
+        GTEST_SKIP() << "with one core the ranks are crowded, and sleep at once";
+    }
+    kolo_config config = KOLO_CONFIG_INIT;
+    kolo_comm *comm[2] = {};
+    config.transport = "tcp";
+    ASSERT_EQ(KOLO_OK, kolo_comm_create_local(2, &config, comm)) << kolo_error_text();
+    int yielded = 0;
+    for (int call = 0; call < 2; call++) { /* the first one makes its link */
+        float in[2] = {1, 2}, out[2] = {};
+        std::thread early([&] {
+            yields = 0;
+            EXPECT_EQ(KOLO_OK, kolo_all_reduce(&in[0], &out[0], 1, KOLO_FLOAT32, KOLO_SUM, comm[0],
+                                               nullptr));
+            yielded = yields;
+        });
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        EXPECT_EQ(KOLO_OK,
+                  kolo_all_reduce(&in[1], &out[1], 1, KOLO_FLOAT32, KOLO_SUM, comm[1], nullptr));
+        early.join();
+        EXPECT_EQ(3, out[0]);
+    }
+    EXPECT_LE(1, yielded);
+    EXPECT_GE(1000, yielded); /* 50 ms have room for far more: it sleeps */
     for (kolo_comm *one : comm) {
         kolo_comm_abort(one);
     }

@@ -9,6 +9,11 @@
  * With more ranks than cores it yields after 20 polls, so that the other rank can run. If the
  * scheduler has put the two ranks on one core, it yields after 200.
  *
+ * A wait for messages yields between all polls after the first 20. A poll is a system call already,
+ * and what else runs on this core is not known: ranks in containers are hosts of their own, and may
+ * share cores. A yield that took long has let another thread run, so the wait sleeps from then on:
+ * its socket wakes it.
+ *
  * A sleeper counts itself in `asleep` beside that doorbell, runs membarrier, polls once more, and
  * sleeps. A signaller stores its flag, then loads its own `asleep`, with only a compiler fence in
  * between. The sleeper's membarrier makes the two orders agree: store flag / load asleep against
@@ -38,7 +43,7 @@ enum { BARE_POLLS = 200, PAUSED_POLLS = 2000, CROWDED_POLLS = 20, YIELDS = 200 }
 enum { YIELDING_US = 20 * 1000 };
 enum { FEW_YIELDS = 20, NEWS_NS = 10 * 1000 * 1000, NAP_FOR_LINES_NS = 50 * 1000 };
 enum { SLEEP_NS = 100 * 1000 * 1000, NAP_NS = 1000 * 1000, ASK_US = 100 * 1000 };
-enum { PROGRESS_US = 50 };
+enum { PROGRESS_US = 50, SHARED_US = 5 /* a yield to nobody takes less */ };
 
 static inline void relax(void)
 {
@@ -198,14 +203,21 @@ kolo_status kolo_wait(struct kolo_exec_env *env, _Atomic uint32_t *word, uint32_
     return KOLO_LIKELY(kolo_reached(word, want)) ? KOLO_OK : wait_slow(env, word, want, peer);
 }
 
-/* Spin, then yield. INPROGRESS: it is time to sleep. */
+/* Spin, then yield. INPROGRESS: it is time to sleep. `for_news`: the polls between two pauses look
+ * for messages. */
 static kolo_status pause_awake(struct kolo_exec_env *env, unsigned *spins, double *deadline,
-                               unsigned yields)
+                               unsigned yields, bool for_news)
 {
     const unsigned polls = env->crowded ? CROWDED_POLLS : BARE_POLLS;
     const unsigned n = (*spins)++;
     if (n < polls) {
-        relax();
+        if (for_news && n >= CROWDED_POLLS) {
+            const double begin = kolo_now_us();
+            sched_yield();
+            *spins = kolo_now_us() - begin > SHARED_US ? polls : *spins;
+        } else {
+            relax();
+        }
         return KOLO_OK;
     }
     KOLO_AWAIT(check_aborted(env));
@@ -226,7 +238,7 @@ static kolo_status pause_awake(struct kolo_exec_env *env, unsigned *spins, doubl
 kolo_status kolo_pause(struct kolo_exec_env *env, unsigned *spins, double *deadline)
 {
     const struct timespec nap = {0, 50 * 1000};
-    const kolo_status st = pause_awake(env, spins, deadline, YIELDS);
+    const kolo_status st = pause_awake(env, spins, deadline, YIELDS, false);
     if (st == KOLO_INPROGRESS) {
         nanosleep(&nap, NULL);
     }
@@ -238,7 +250,7 @@ kolo_status kolo_pause_for_news(struct kolo_exec_env *env, unsigned *spins, doub
 {
     const struct timespec longest = {0, sleep_ns(env, news->alone ? NEWS_NS : NAP_FOR_LINES_NS)};
     struct pollfd fds[KOLO_NEWS_MAX];
-    const kolo_status st = pause_awake(env, spins, deadline, news->alone ? 0 : FEW_YIELDS);
+    const kolo_status st = pause_awake(env, spins, deadline, news->alone ? 0 : FEW_YIELDS, true);
     if (st != KOLO_INPROGRESS) {
         return st;
     }
