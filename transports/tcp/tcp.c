@@ -13,6 +13,8 @@
 
 enum { FEW_LINKS = 8, EPOLL_EVERY = 64, EVENTS = 64, ELDER_US = 2000 };
 enum { DEFAULT_SOCKETS = 1, NOTES_MAX = 256 };
+/* What a core sends or receives, where the network does not take longer. */
+#define CORE_GBS 2.0
 
 /* ---- the endpoint ---- */
 
@@ -64,6 +66,8 @@ static kolo_status tcp_open(const struct kolo_env *env, struct kolo_endpoint **o
     KOLO_TRY_GOTO(st, read_settings(ep), err_close);
     KOLO_TRY_GOTO(st, kolo_net_choose(env->nhosts <= 1, env->route_hint, &ep->interface),
                   err_close);
+    const double gbs = kolo_tcp_interface_gbs(ep->interface.name);
+    ep->gbs = gbs > 0 && gbs < CORE_GBS ? gbs : CORE_GBS;
     KOLO_TRY_GOTO(st, open_epoll(ep), err_close);
     KOLO_TRY_GOTO(st, kolo_acceptor_listen(&ep->acceptor, &ep->interface, ep->epoll), err_close);
     KOLO_LOG(INFO, NET, "NET/Socket : Using [0]%s:%s", ep->interface.name,
@@ -82,7 +86,7 @@ static kolo_status tcp_probe(struct kolo_endpoint *ep, const struct kolo_peer *p
     const bool near = peer->host == ep->env.self->host;
     *out = (struct kolo_reach){.size = sizeof *out,
                                .latency_us = near ? 8 : 15,
-                               .bandwidth_gbs = near ? 3 : 2,
+                               .bandwidth_gbs = near ? 3 : ep->gbs,
                                .score = 10,
                                .via = "NET/Socket/0"};
     out->caps =

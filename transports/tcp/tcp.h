@@ -220,6 +220,7 @@ struct kolo_endpoint {
     struct kolo_acceptor acceptor;
     int epoll;
     int nsockets;
+    double gbs;                   /* to other hosts */
     bool sums;                    /* KOLO_CRC */
     bool seals;                   /* KOLO_ENCRYPT */
     enum kolo_tcp_codes codes;    /* KOLO_LOSSLESS */
@@ -236,6 +237,11 @@ static inline size_t kolo_tcp_eager(const struct kolo_link *link, size_t total)
 {
     return kolo_min(total, link->nsockets > 1 ? KOLO_TCP_EAGER_SHARED : KOLO_TCP_EAGER);
 }
+
+/* ---- speed.c ---- */
+
+/* GB/s of the network interface each way; 0: not known. */
+double kolo_tcp_interface_gbs(const char *name);
 
 /* ---- socket.c ---- */
 
