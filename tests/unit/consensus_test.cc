@@ -279,6 +279,32 @@ bool IsShort()
     return std::getenv("KOLO_TEST_SHORT") != nullptr;
 }
 
+// Rank 2 has come to rank 1, but not to rank 0, which leads and therefore proposes nothing.
+TEST(Consensus, TheFirstThatLivesLeadsBeforeItHasProposed)
+{
+    std::array<std::array<kolo_voter, 3>, 3> voters = {};
+    std::array<std::array<unsigned char, 3>, 3> seen = {};
+    std::array<kolo_consensus, 2> ranks = {};
+    for (int r = 0; r < 2; r++) {
+        ranks.at(r) = {};
+        ranks.at(r).nranks = 3;
+        ranks.at(r).rank = r;
+        ranks.at(r).proposer = -1;
+        ranks.at(r).voter = voters.at(r).data();
+        ranks.at(r).seen = seen.at(r).data();
+        kolo_consensus_begin(&ranks.at(r), 1);
+    }
+    kolo_consensus_take(&ranks[0], 1, KOLO_BALLOT_CAME, 1, nullptr);
+    kolo_consensus_take(&ranks[1], 0, KOLO_BALLOT_CAME, 1, nullptr);
+    kolo_consensus_take(&ranks[1], 2, KOLO_BALLOT_CAME, 1, nullptr);
+    EXPECT_TRUE(kolo_consensus_leads(&ranks[0]));
+    EXPECT_EQ(2, kolo_consensus_waits_for(&ranks[0]));
+    EXPECT_FALSE(kolo_consensus_leads(&ranks[1]));
+    EXPECT_EQ(0, kolo_consensus_waits_for(&ranks[1]));
+    kolo_consensus_lose(&ranks[1], 0);
+    EXPECT_TRUE(kolo_consensus_leads(&ranks[1]));
+}
+
 TEST(Consensus, NoOrderOfEventsAmongTwoRanksIsWrong)
 {
     EXPECT_GT(Explore(Fresh(2, 2)), 50U);

@@ -42,7 +42,7 @@ static void make_proposal(struct kolo_consensus *c)
 /* Do what is due, in addition to what `says` has already. */
 static struct kolo_says advance(struct kolo_consensus *c, struct kolo_says says)
 {
-    if (c->decided || leader(c) != c->rank) {
+    if (c->decided || !kolo_consensus_leads(c)) {
         return says;
     }
     if (c->proposer != c->rank) {
@@ -115,6 +115,11 @@ struct kolo_says kolo_consensus_lose(struct kolo_consensus *c, int q)
 {
     c->voter[q].gone = true;
     return advance(c, (struct kolo_says){0, -1});
+}
+
+bool kolo_consensus_leads(const struct kolo_consensus *c)
+{
+    return leader(c) == c->rank;
 }
 
 int kolo_consensus_waits_for(const struct kolo_consensus *c)

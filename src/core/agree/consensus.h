@@ -69,6 +69,8 @@ struct kolo_says kolo_consensus_take(struct kolo_consensus *c, int from, enum ko
                                      uint64_t word, const unsigned char *seen);
 /* Rank q is gone. What it sent before may still come. */
 struct kolo_says kolo_consensus_lose(struct kolo_consensus *c, int q);
+/* Whether this rank leads: as far as it knows, all before it are gone, or take no part. */
+bool kolo_consensus_leads(const struct kolo_consensus *c);
 /* For whom this rank waits: a rank that has not come, or not accepted; else the leader. -1: none. */
 int kolo_consensus_waits_for(const struct kolo_consensus *c);
 

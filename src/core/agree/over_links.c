@@ -141,13 +141,14 @@ static void look_around(struct vote *v)
     }
 }
 
-/* Who leads sees best who is missing, so its word goes first. */
+/* Who leads sees best who is missing, so its word goes first; also before it has proposed anything,
+ * when a rank to which all have come waits for the leader alone. */
 static void look_for_reasons_to_end(struct vote *v)
 {
     const int q = kolo_consensus_waits_for(&v->machine);
-    const int slack_ms = v->machine.proposer == v->machine.rank ? 0
-                         : v->a->limit_ms / 4 < SLACK_MS        ? v->a->limit_ms / 4
-                                                                : SLACK_MS;
+    const int slack_ms = kolo_consensus_leads(&v->machine) ? 0
+                         : v->a->limit_ms / 4 < SLACK_MS   ? v->a->limit_ms / 4
+                                                           : SLACK_MS;
     if (kolo_agree_may_go_on(v->a) != KOLO_OK) {
         give_up(v, KOLO_ERR_ABORTED, v->machine.rank);
     } else if (q >= 0 && v->links->line[q].broken != 0) {
