@@ -17,7 +17,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { AGAIN_FIRST_US = 1000, AGAIN_MOST = 7 /* doublings */ };
+enum { AGAIN_FIRST_US = 1000, AGAIN_MOST = 7 /* doublings */, ITS_OWN_US = 20 * 1000 };
 
 static bool prove_hello(const struct kolo_endpoint *ep, const char *direction,
                         const struct kolo_tcp_hello *hello,
@@ -131,8 +131,9 @@ static void step_proving(struct kolo_tcp_socket *s)
         try_again(s);
     } else if (came > 0 && answer == KOLO_TCP_ACCEPTED) {
         kolo_tcp_socket_up(s, s->fd);
-    } else if (came > 0) {
-        kolo_tcp_socket_reset(s, KOLO_TCP_NONE); /* its own connection comes */
+    } else if (came > 0) { /* its own connection comes, unless it dies before */
+        kolo_tcp_socket_reset(s, KOLO_TCP_NONE);
+        s->again_us = kolo_now_us() + ITS_OWN_US;
     }
 }
 
