@@ -22,6 +22,7 @@ double kolo_tcp_interface_gbs(const char *name)
     if (fd >= 0) {
         (void)close(fd);
     }
-    const uint32_t mbit = ethtool_cmd_speed(&told);
+    /* ethtool_cmd_speed() shifts an int into its sign. */
+    const uint32_t mbit = (uint32_t)told.speed_hi << 16 | told.speed;
     return answered && mbit >= LEAST_MBIT && mbit != (uint32_t)SPEED_UNKNOWN ? mbit / 8e3 : 0;
 }
