@@ -117,9 +117,6 @@ TEST(LongWait, SleepsUntilItIsWoken)
 /* Between hosts a wait takes longer than another process's turn on this core. */
 TEST(WaitForMessages, LetsOthersHaveTheCoreBeforeItSleeps)
 {
-    if (std::thread::hardware_concurrency() < 2) {
-        GTEST_SKIP() << "with one core the ranks are crowded, and sleep at once";
-    }
     kolo_config config = KOLO_CONFIG_INIT;
     kolo_comm *comm[2] = {};
     config.transport = "tcp";
@@ -139,7 +136,9 @@ TEST(WaitForMessages, LetsOthersHaveTheCoreBeforeItSleeps)
         early.join();
         EXPECT_EQ(3, out[0]);
     }
-    EXPECT_LE(1, yielded);
+    if (std::thread::hardware_concurrency() > 1) { /* ranks that crowd one core sleep at once */
+        EXPECT_LE(1, yielded);
+    }
     EXPECT_GE(1000, yielded); /* 50 ms have room for far more: it sleeps */
     for (kolo_comm *one : comm) {
         kolo_comm_abort(one);
