@@ -13,7 +13,7 @@
 
 enum { FEW_LINKS = 8, EPOLL_EVERY = 64, EVENTS = 64, ELDER_US = 2000 };
 enum { DEFAULT_SOCKETS = 1, NOTES_MAX = 256 };
-/* What a core sends or receives, where the network does not take longer. */
+/* The speed at which a core sends or receives, where the network is not slower. */
 #define CORE_GBS 2.0
 
 /* ---- the endpoint ---- */

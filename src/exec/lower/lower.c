@@ -11,7 +11,8 @@
  *   out before this tile's waits.
  *
  * Files: emit.c appends ops. sends.c and runs.c lower the two kinds of steps. dead.c drops stores
- * that nobody loads. stages.c cuts the ops into stages. posts.c posts receives early. This file goes through the lanes and makes the program.
+ * that nobody loads. stages.c cuts the ops into stages. posts.c posts receives early. This file goes
+ * through the lanes and makes the program.
  */
 #include "exec/lower/lowering.h"
 #include "plan/facts.h"
