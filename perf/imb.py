@@ -6,7 +6,9 @@ IMB-MPI1 is in the package impi-rt (./setup --mpi-tests) and also runs on MPICH.
 from https://github.com/intel/mpi-benchmarks and named by --imb. It does not check data; tests/mpi does.
 Each turn runs all sizes of a collective once with MPI alone and once over kolo. A time is the median over
 turns of the average over ranks. The last table has MPI's time over kolo's: the geometric mean of the
-sizes, and the least with its bytes.
+sizes, and the least with its bytes. A turn of a collective counts again if other processes take a twentieth
+of a core in it: ranks that share cores wait for them in one run, and not in the other. After three such
+times it is taken as it is.
 
 usage: imb.py [--build FOLDER] [--mpi impi|mpich|openmpi] [--imb PROGRAM] [-n RANKS,...] [-c COLLECTIVE,...]
               [-b LOG] [-e LOG] [--turns T] [--csv FILE]
@@ -16,17 +18,24 @@ import argparse
 import csv
 import math
 import os
+import resource
 import statistics
 import subprocess
 import sys
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "perf/compare"))
+import machine  # noqa: E402
+
 PEERS = os.path.join(ROOT, ".venv-peers")
 COLLECTIVES = ("Allreduce", "Reduce", "Bcast", "Allgather", "Gather", "Scatter", "Alltoall", "Reduce_scatter",
                "Reduce_scatter_block", "Allgatherv", "Barrier")
 LIMIT_S = 600
 # Four times IMB's own iterations and bytes: 1000 calls of a third of a microsecond are soon disturbed.
 ITERATIONS = "4000,160"
+QUIET_CORES = 0.05
+TRIES = 3
 
 
 def start(options, ranks):
@@ -70,12 +79,30 @@ def run(options, ranks, collective, kolo):
     return times
 
 
+def used():
+    """Seconds: of processors by other processes, those taken by the host included; and of the clock."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return sum(machine.busy_s()) - children.ru_utime - children.ru_stime, time.monotonic()
+
+
+def turn_of(options, ranks, collective, order):
+    """{whether over kolo: {bytes: average us}} of a turn that other processes did not disturb, if one is."""
+    for last in (*(False,) * (TRIES - 1), True):
+        begin = used()
+        times = {kolo: run(options, ranks, collective, kolo) for kolo in order}
+        others_s, seconds = (now - then for now, then in zip(used(), begin))
+        if others_s <= QUIET_CORES * seconds:
+            break
+        print(f"# other processes took {others_s / seconds:.2f} cores{'' if last else '; again'}", flush=True)
+    return times
+
+
 def measure(options, ranks, collective):
     """[(bytes, us of MPI, us over kolo)]"""
     turns = {False: [], True: []}
     for turn in range(options.turns):
-        for kolo in (turn % 2 == 0, turn % 2 == 1):
-            turns[kolo].append(run(options, ranks, collective, kolo))
+        for kolo, times in turn_of(options, ranks, collective, (turn % 2 == 0, turn % 2 == 1)).items():
+            turns[kolo].append(times)
     sizes = sorted(set.intersection(*(set(times) for times in turns[False] + turns[True])))
     return [(size, *(statistics.median(times[size] for times in turns[kolo]) for kolo in (False, True)))
             for size in sizes]
