@@ -5,7 +5,7 @@
  * It is 0 if page p is free or inside a run. Only pages in runs are reserved. Freeing a run punches
  * its pages out, so that a slab costs only the memory in use.
  *
- * Big segments are populated through the mapping first, because only page faults give a memfd huge
+ * Long parts are populated through the mapping first, because only page faults give a memfd huge
  * pages; see madvise(2), MADV_POPULATE_WRITE. */
 #include "memory/segment.h"
 
@@ -190,6 +190,11 @@ kolo_status kolo_segment_create(size_t len, struct kolo_segment **out)
 
 kolo_status kolo_segment_reserve(struct kolo_segment *segment, size_t at, size_t len)
 {
+    if (len >= KOLO_SEGMENT_BIG) {
+        (void)madvise(segment->base + at, len, MADV_HUGEPAGE);
+        /* Failure is no error: the reservation below decides whether there is memory. */
+        (void)madvise(segment->base + at, len, MADV_POPULATE_WRITE);
+    }
     return kolo_own_fd_is(&segment->file)
                ? kolo_memfd_reserve(segment->file.fd, at, len)
                : kolo_fail(KOLO_ERR_SYSTEM,
@@ -362,11 +367,6 @@ kolo_status kolo_segment_create_whole(size_t len, struct kolo_segment **out)
     struct kolo_segment *segment = NULL;
     KOLO_TRY(kolo_memfd_check(len));
     KOLO_TRY(create_segment(kolo_round_up(len, PAGE_BYTES), &segment));
-    if (len >= KOLO_SEGMENT_BIG) {
-        (void)madvise(segment->base, segment->len, MADV_HUGEPAGE);
-        /* Failure is no error: the reservation below decides whether there is memory. */
-        (void)madvise(segment->base, segment->len, MADV_POPULATE_WRITE);
-    }
     const kolo_status status = kolo_segment_reserve(segment, 0, segment->len);
     if (status < 0) {
         destroy_segment(segment);

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <gtest/gtest.h>
 #include <linux/futex.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
@@ -50,6 +51,26 @@ TEST_P(Memory, OfMapIsZeroAndAlignedToAPage)
     const auto *bytes = (const unsigned char *)mem.ptr;
     EXPECT_EQ(std::vector<unsigned char>(10000, 0),
               std::vector<unsigned char>(bytes, bytes + 10000));
+    GetParam()->unmap(world.Endpoint(0), &mem);
+}
+
+/* Its owner reserves the part that it is about to use. */
+TEST_P(Memory, OfMapTakesNoPagesBeforeItsUse)
+{
+    World world(GetParam(), 2);
+    kolo_mem mem{};
+    uint32_t id = 0;
+    uint64_t offset = 0;
+    ASSERT_EQ(KOLO_OK, GetParam()->map(world.Endpoint(0), nullptr, 1 << 20, &mem));
+    if (kolo_segment_find(mem.ptr, 1, &id, &offset)) { /* else it is no segment */
+        struct stat info {
+        };
+        uint64_t len = 0;
+        const int fd = kolo_segment_descriptor(id, &len);
+        EXPECT_EQ(0, fstat(fd, &info));
+        EXPECT_EQ(0, info.st_blocks);
+        close(fd);
+    }
     GetParam()->unmap(world.Endpoint(0), &mem);
 }
 

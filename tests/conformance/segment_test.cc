@@ -259,6 +259,16 @@ TEST(Segment, IsReservedPartByPart)
     kolo_segment_drop(segment);
 }
 
+TEST(Segment, ALongPartIsReservedAlone)
+{
+    const size_t part = 2 * (size_t)KOLO_SEGMENT_BIG;
+    kolo_segment *segment = nullptr;
+    ASSERT_EQ(KOLO_OK, kolo_segment_create(3 * part, &segment));
+    EXPECT_EQ(KOLO_OK, kolo_segment_reserve_at((char *)kolo_segment_base(segment) + part, part));
+    EXPECT_EQ((long long)part, TakenBytes(kolo_segment_id(segment)));
+    kolo_segment_drop(segment);
+}
+
 TEST(Segment, ThatIsWholeIsReservedAtOnce)
 {
     kolo_segment *segment = nullptr;

@@ -10,7 +10,6 @@
 #include "util/grow.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 static uint64_t first_half(const struct kolo_shm_identity *identity)
 {
@@ -264,21 +263,12 @@ static void fill_part(const struct kolo_endpoint *ep, uint32_t id, uint64_t offs
     }
 }
 
-/* Many ranks share each core. They use little of the memory that they show one another. To make
- * and free its pages took two fifths of the processor time of 256 ranks that came up on 2 cores. */
-static bool is_crowded(const struct kolo_endpoint *ep)
-{
-    enum { CROWD = 8 };
-    const long hosts = ep->env.nhosts > 0 ? ep->env.nhosts : 1;
-    return ep->env.nranks > CROWD * hosts * sysconf(_SC_NPROCESSORS_ONLN);
-}
-
-/* In a crowd nothing is reserved: core does so for the part that it is about to use. */
+/* Nothing is reserved here: core does so for the part that it is about to use, which is little of a
+ * region in most programs. */
 static kolo_status map_own(struct kolo_endpoint *ep, size_t len, struct kolo_mem *out)
 {
     struct kolo_segment *segment = NULL;
-    KOLO_TRY(is_crowded(ep) ? kolo_segment_create(len, &segment)
-                            : kolo_segment_create_whole(len, &segment));
+    KOLO_TRY(kolo_segment_create(len, &segment));
     *out = (struct kolo_mem){.ptr = kolo_segment_base(segment), .len = len, .own = segment};
     fill_handle(ep, segment, out);
     return KOLO_OK;
