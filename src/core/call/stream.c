@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Host streams and the progress thread.
  *
- * The first stream of a process starts the thread, and the end of the last stream ends it. So a
- * process without streams has no such thread. The thread sleeps while there is no work. A thread
- * that waits for a stream serves all streams in its place. So its call ends without a switch of
- * threads.
+ * The first stream of a process starts the thread, and the end of the last one ends it. It sleeps
+ * while there is no work. A thread that waits for a stream serves all streams in its place: its call
+ * ends without a switch of threads.
  *
  * A short call is first tried by the thread that makes it, and by each query of its stream. Calls
- * in close succession, each with a waiter, need no server. So the progress thread stands by for a
- * while after its last work: it looks now and then by itself, and short calls do not wake it.
+ * in close succession, each with a waiter, need no server. So the progress thread stands by after its
+ * last work, and while only short messages are next: it looks now and then, and is not woken.
  *
  * Between two rounds the serving thread pauses (core/pauses.h): a waiting thread polls first, the
  * progress thread gives its core away at once, because the application may need it. Both nap in the
  * end, longer and longer. A new call ends the nap. If all next calls are messages of a communicator
- * whose peers ring, a waiting thread sleeps on its bell instead, with more ranks than cores at once:
- * each nap that ends takes the core from a rank that computes, and its caches. */
+ * whose peers ring, a waiting thread sleeps on its bell instead, with more ranks than cores at once. */
 #include "core/call/fast_path.h"
 #include "core/call/queue.h"
 #include "core/doorbell.h"
@@ -113,7 +111,7 @@ static bool serve_stream(struct kolo_stream_queue *s, unsigned *news)
     return true;
 }
 
-/* Try the stream's first call; progress.lock is held. False: the call is none to be tried. */
+/* Try the stream's first call; progress.lock is held. False: it is none to be tried. */
 static bool try_stream(struct kolo_stream_queue *s)
 {
     pthread_mutex_lock(&s->lock);
@@ -151,14 +149,22 @@ static bool serve_streams(struct kolo_pauses *pauses)
     return waiting > 0;
 }
 
-static bool has_work(void)
+/* Who waits for a short message ends it without the progress thread, whose looks take the core, and
+ * its caches, from a rank that computes. */
+static enum work { NONE, CAN_WAIT, URGENT } find_work(void)
 {
-    for (const struct kolo_stream_queue *s = progress.streams; s != NULL; s = s->next) {
+    enum work found = NONE;
+    for (struct kolo_stream_queue *s = progress.streams; s != NULL && found != URGENT;
+         s = s->next) {
         if (atomic_load_explicit(&s->pending, memory_order_acquire) > 0) {
-            return true;
+            pthread_mutex_lock(&s->lock);
+            const bool waits =
+                s->head == NULL || (is_message(s->head) && kolo_queued_is_brief(s->head));
+            pthread_mutex_unlock(&s->lock);
+            found = waits ? CAN_WAIT : URGENT;
         }
     }
-    return false;
+    return found;
 }
 
 /* Find what rings when one of the calls can move: all that are next are messages of one
@@ -219,26 +225,24 @@ static void pause_round(struct kolo_pauses *pauses, unsigned polls, pthread_cond
     }
 }
 
-/* The progress thread has no work; progress.lock is held. A wake-up costs the caller more than a
- * short call, and takes the core from it if there is no idle core. So looks become rare while calls
- * end without this thread. */
-static void stand_by(void)
+/* The progress thread has no work, or (`works`) only such as can wait; progress.lock is held. A wake-up
+ * costs the caller more than a short call, and takes the core from it if there is no idle core. So
+ * looks become rare while calls end without this thread, and while nothing is queued. */
+static void stand_by(bool works)
 {
-    enum { LOOK_NS = 200 * 1000, LOOKS = 10, DOUBLED = 2 };
+    enum { LOOK_NS = 200 * 1000, LOOKS = 10, DOUBLED = 2, RARE = 4 };
     progress.looks = progress.seen == progress.submitted ? progress.looks + 1 : 0;
     progress.seen = progress.submitted;
-    if (progress.looks > LOOKS) {
+    if (progress.looks > LOOKS && !works) {
         pthread_cond_wait(&progress.work, &progress.lock);
         return;
     }
+    const unsigned doubled = progress.looks > LOOKS ? RARE : progress.doubled;
     progress.stands_by = true;
-    kolo_pauses_doze(&progress.work, &progress.lock, (long)LOOK_NS << progress.doubled);
+    kolo_pauses_doze(&progress.work, &progress.lock, (long)LOOK_NS << doubled);
     progress.stands_by = false;
-    if (progress.helpers > 0 || !has_work()) {
-        progress.doubled += progress.doubled < DOUBLED;
-    } else {
-        progress.doubled -= progress.doubled > 0;
-    }
+    const bool rarely = progress.helpers > 0 || find_work() != URGENT;
+    progress.doubled += rarely ? progress.doubled < DOUBLED : -(progress.doubled > 0);
 }
 
 /* A call has been queued; progress.lock is held. Whoever serves the streams looks at once, or soon
@@ -261,9 +265,10 @@ static void *run_progress(void *arg)
     kolo_thread_begin();
     lock_progress();
     while (number == progress.number) {
-        if (progress.helpers > 0 || !serve_streams(&pauses)) {
+        const bool works = progress.helpers == 0 && serve_streams(&pauses);
+        if (!works || find_work() != URGENT) {
             pauses = (struct kolo_pauses){0};
-            stand_by();
+            stand_by(works);
         } else {
             pause_round(&pauses, 0, &progress.work, NULL);
         }
@@ -373,8 +378,8 @@ static void unlist_stream(struct kolo_stream_queue *s)
 /* ---- submitting ---- */
 
 /* Messages match in the order of their calls, whatever their streams. So a message that need not
- * wait for its stream starts here, not when the streams happen to be served. A message that cannot
- * start reports the error when its turn comes. The result is the stream's open group. */
+ * wait for its stream starts here, not when the streams happen to be served. The result is the
+ * stream's open group. */
 static uint64_t start_in_order(struct kolo_queued *call, struct kolo_stream_queue *s)
 {
     if (!is_message(call)) {
@@ -458,7 +463,7 @@ static void help_until_idle(struct kolo_stream_queue *s)
             pause_round(&pauses, atomic_load(&s->polls), &progress.helped, s);
         }
     }
-    if (--progress.helpers == 0 && has_work()) {
+    if (--progress.helpers == 0 && find_work() > (progress.stands_by ? CAN_WAIT : NONE)) {
         pthread_cond_signal(&progress.work);
     }
     pthread_mutex_unlock(&progress.lock);
