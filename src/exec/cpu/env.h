@@ -52,11 +52,12 @@ struct kolo_exec_env {
     struct kolo_store_choices *store_choices; /* on the host's board; NULL: nothing is measured */
     struct kolo_lessons *lessons;             /* of this rank as a leader; NULL until it is one */
     int board_low, board_high;                /* the lowest and the highest rank of this host */
-    bool *is_far;        /* [nranks] whether a flag to the rank takes long; NULL: none */
-    size_t cache_bytes;  /* this rank's part of its L3; 0: unknown */
-    bool crowded;        /* more ranks than cores: yield early */
-    bool core_is_shared; /* the last wait that yielded ended at its first yield */
-    bool membarrier;     /* the asymmetric fence is available */
+    bool *is_far;                /* [nranks] whether a flag to the rank takes long; NULL: none */
+    size_t cache_bytes;          /* this rank's part of its L3; 0: unknown */
+    bool crowded;                /* more ranks than cores: yield early */
+    bool core_is_shared;         /* the last wait that yielded ended at its first yield */
+    unsigned hogged_waits, hogs; /* so many waits sleep at once: yields took very long */
+    bool membarrier;             /* the asymmetric fence is available */
     double timeout_us;
     _Atomic int *aborted; /* the communicator's error, or 0 */
     /* Find the addresses of rank q's buffers of this call from its entry line. */
