@@ -268,7 +268,7 @@ enum { KOLO_REASON_TEXT = 400 };
 struct kolo_reach { /* probe() fills it */
     uint32_t size;
     uint64_t caps;        /* KOLO_CAP_*; 0: the transport does not reach this peer */
-    double latency_us;    /* one way; a quarter is taken for the work of the core at either end */
+    double latency_us;    /* one way; see message_us */
     double bandwidth_gbs; /* 1e9 bytes a second, one way */
     int score;            /* higher is preferred among transports that reach a peer */
     const char *via;      /* for the log: "SHM/direct", "NET/Socket/0" */
@@ -279,6 +279,11 @@ struct kolo_reach { /* probe() fills it */
     /* A message of so many bytes or more is not sent before its receive is posted. 0: no message
      * waits. */
     size_t rendezvous_bytes;
+    /* A core copies messages at so many 1e9 bytes a second, at either end. 0: no core does. */
+    double core_gbs;
+    /* A core's time for a message, at either end, beside latency_us. 0: a quarter of latency_us, which
+     * has it. */
+    double message_us;
 };
 
 #define KOLO_HANDLE_BYTES 64

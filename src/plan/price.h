@@ -23,6 +23,8 @@ struct kolo_link_price {
     double far_step_us, far_us_per_byte;
     /* Not by core: a core's time for a message, at either end, beyond step_us. */
     double message_us;
+    /* Not by core: a core's time for each byte, at either end, while the message travels. */
+    double copy_us_per_byte;
     /* Not by core: the extra cost of each byte of a message that is added. A message lies in
      * memory, while reduce_us_per_byte is for operands in a cache. */
     double sum_us_per_byte;

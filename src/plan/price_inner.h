@@ -67,6 +67,11 @@ struct kolo_price_flow {              /* of a message through its sender's port 
 /* Find the ends of flows that begin one after another, on a port that is free from free_us on. */
 void kolo_price_share_port(struct kolo_price_flow *flow, int count, double free_us);
 
+/* How the message of a SEND or a receive travels by core: through the sender's outbox, from its source
+ * or from IN, which is there when the call begins, or put into its destination by the sender. */
+enum kolo_price_way { KOLO_BY_OUTBOX, KOLO_BY_PULL, KOLO_FROM_IN, KOLO_BY_PUSH };
+enum kolo_price_way kolo_price_way(const struct kolo_pricer *p, const struct kolo_event *e);
+
 /* A callback of the walk: the end of one step. `ctx` is a struct kolo_pricer. */
 kolo_status kolo_price_step(void *ctx, const struct kolo_event *e);
 

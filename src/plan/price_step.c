@@ -111,37 +111,6 @@ static bool was_written(const struct kolo_pricer *p, const struct kolo_event *e)
     return last != NULL && last->op != KOLO_SEND && same_slice(last->dst, e->step->src);
 }
 
-enum way { BY_OUTBOX, BY_PULL, FROM_IN, BY_PUSH };
-
-/* How a message travels: as exec/lower/lower.c says. */
-static enum way way_of(const struct kolo_pricer *p, const struct kolo_event *e)
-{
-    const struct kolo_step *s = e->step;
-    const int to = s->op == KOLO_SEND ? s->peer : e->rank;
-    const int from = s->op == KOLO_SEND ? e->rank : s->peer;
-    const bool stable = s->src.buf != KOLO_SCRATCH && (s->flags & KOLO_STEP_STABLE) != 0;
-    const struct kolo_step *receive = &p->plan->rank[to].step[p->order->recv[e->message]];
-    if (!p->machine->mapped) {
-        return BY_OUTBOX;
-    }
-    const bool pushes =
-        receive->op == KOLO_RECV && s->dst.buf == KOLO_OUT && (s->flags & KOLO_STEP_FRESH) != 0;
-    const bool from_in = stable && s->src.buf == KOLO_IN;
-    if (from_in && pushes && kolo_plan_halves(p->plan)) {
-        return s->src.first % 2 != 0 ? FROM_IN : BY_PUSH;
-    }
-    if (from_in && kolo_plan_fans_out(p->plan, from, to)) {
-        return FROM_IN;
-    }
-    if (pushes) {
-        return BY_PUSH;
-    }
-    if (!stable) {
-        return BY_OUTBOX;
-    }
-    return s->src.buf == KOLO_IN ? FROM_IN : BY_PULL;
-}
-
 static int port_of(const struct kolo_pricer *p, int rank)
 {
     return p->machine->port_of != NULL ? p->machine->port_of(p->machine->ctx, rank) : rank;
@@ -193,9 +162,10 @@ static int plan_sends(struct kolo_pricer *p, const struct kolo_event *e, double 
         if (link.by_core) {
             break;
         }
+        const double bytes = slice_bytes(p, s->src);
         begin_us += count > 0 ? send_work_us(p, s, &link) : 0;
-        flow[count++] =
-            (struct kolo_price_flow){begin_us, slice_bytes(p, s->src) * link.us_per_byte, -1};
+        flow[count++] = (struct kolo_price_flow){begin_us, bytes * link.us_per_byte, -1};
+        begin_us += bytes * link.copy_us_per_byte;
     }
     double busy_us = 0;
     for (int i = 0; i < count; i++) {
@@ -209,21 +179,24 @@ static int plan_sends(struct kolo_pricer *p, const struct kolo_event *e, double 
     return count;
 }
 
-/* The lane goes on while the ports work. */
+/* The lane goes on while the ports work. What a core copies travels meanwhile. */
 static void send_message(struct kolo_pricer *p, const struct kolo_event *e, int self,
                          const struct kolo_link_price *link, struct kolo_price_moment *m)
 {
     struct kolo_price_newest *newest = &p->newest[e->rank * p->plan->lanes + e->step->lane];
-    const double time_us = slice_bytes(p, e->step->src) * link->us_per_byte;
+    const double bytes = slice_bytes(p, e->step->src), time_us = bytes * link->us_per_byte;
     const int out = port_of(p, e->rank), in = port_of(p, e->step->peer);
     add_work(p, e->rank, self, m, send_work_us(p, e->step, link));
     if (newest->planned == 0) {
         newest->planned = plan_sends(p, e, m->end_us);
     }
     newest->planned--;
+    const double ready_us = m->end_us;
+    add_work(p, e->rank, self, m, bytes * link->copy_us_per_byte);
     double left_us = p->moment[self].arrives_us;
-    left_us = left_us > m->end_us + time_us ? left_us : m->end_us + time_us;
-    const double enters_us = take_port(&p->in_port[in], m->end_us + link->latency_us, time_us);
+    left_us = left_us > ready_us + time_us ? left_us : ready_us + time_us;
+    left_us = left_us > m->end_us ? left_us : m->end_us;
+    const double enters_us = take_port(&p->in_port[in], ready_us + link->latency_us, time_us);
     m->arrives_us = enters_us + time_us > left_us + link->latency_us ? enters_us + time_us
                                                                      : left_us + link->latency_us;
     p->busy[out] += time_us;
@@ -242,8 +215,8 @@ static void price_send(struct kolo_pricer *p, const struct kolo_event *e, int se
         send_message(p, e, self, &link, m);
         return;
     }
-    const enum way way = way_of(p, e);
-    if (way == FROM_IN) { /* it is there when the call begins */
+    const enum kolo_price_way way = kolo_price_way(p, e);
+    if (way == KOLO_FROM_IN) { /* it is there when the call begins */
         m->arrives_us = 0;
         return;
     }
@@ -251,9 +224,9 @@ static void price_send(struct kolo_pricer *p, const struct kolo_event *e, int se
         const int freed = moment_of(p, to, e->other, e->other_tile);
         wait_for(m, p->moment[freed].end_us + link_price(p, to, e->rank).latency_us, freed);
     }
-    if (way == BY_PUSH || !is_sent_again(p, e)) {
-        const bool copies = p->machine->outboxes && way != BY_PULL;
-        const double far = way == BY_PUSH ? link.far_us_per_byte : 0;
+    if (way == KOLO_BY_PUSH || !is_sent_again(p, e)) {
+        const bool copies = p->machine->outboxes && way != KOLO_BY_PULL;
+        const double far = way == KOLO_BY_PUSH ? link.far_us_per_byte : 0;
         const double copy =
             was_written(p, e) ? p->machine->joined_us_per_byte : p->machine->copy_us_per_byte;
         const double each = copies ? copy + far : 0;
@@ -292,7 +265,7 @@ static double channel_us(struct kolo_pricer *p, const struct kolo_event *e,
     const struct kolo_step *s = e->step;
     const double what = (e->tile * 65536.0 + s->phase) * 65536.0 + s->place + 1;
     const int line = s->peer * p->machine->channels + channel;
-    if (p->machine->outboxes && way_of(p, e) != BY_PUSH && p->crossed[line] == what) {
+    if (p->machine->outboxes && kolo_price_way(p, e) != KOLO_BY_PUSH && p->crossed[line] == what) {
         return take_port(&p->there[line], ready_us, link->turn_us) + link->turn_us - ready_us;
     }
     const double time_us = bytes * link->channel_us_per_byte;
@@ -327,7 +300,7 @@ static double bytes_us(const struct kolo_pricer *p, const struct kolo_event *e,
 {
     const struct kolo_step *s = e->step;
     const bool adds = s->op == KOLO_RECV_REDUCE;
-    const bool by_push = way_of(p, e) == BY_PUSH;
+    const bool by_push = kolo_price_way(p, e) == KOLO_BY_PUSH;
     double each = adds ? p->machine->reduce_us_per_byte + link->sum_us_per_byte : 0;
     each += link->by_core && !by_push && !joins_pass(p, e) ? link->us_per_byte : 0;
     each += !by_push ? link->far_us_per_byte : 0;
@@ -381,6 +354,16 @@ static void wait_for_post(struct kolo_pricer *p, const struct kolo_event *e,
     }
 }
 
+/* A core's time to copy a message that came, and in *early_us how much of it goes by while the message
+ * arrives. */
+static double copy_us(const struct kolo_link_price *link, double bytes, double *early_us)
+{
+    const double copy_us = link->by_core ? 0 : bytes * link->copy_us_per_byte;
+    const double time_us = bytes * link->us_per_byte;
+    *early_us = copy_us < time_us ? copy_us : time_us;
+    return copy_us;
+}
+
 static void price_receive(struct kolo_pricer *p, const struct kolo_event *e, int self,
                           struct kolo_price_moment *m)
 {
@@ -389,21 +372,24 @@ static void price_receive(struct kolo_pricer *p, const struct kolo_event *e, int
     const double bytes = slice_bytes(p, e->step->src);
     const int sent = moment_of(p, e->step->peer, e->other, e->tile);
     p->newest[e->rank * p->plan->lanes + e->step->lane].sum_us_per_byte = link.sum_us_per_byte;
-    double work_us = machine->step_us + link.message_us;
+    double early_us = 0;
+    double work_us = machine->step_us + link.message_us + copy_us(&link, bytes, &early_us);
     wait_for_post(p, e, &link, m->end_us, sent);
     const double arrives_us = p->moment[sent].arrives_us;
-    const bool waits = way_of(p, e) != FROM_IN;
+    const bool waits = kolo_price_way(p, e) != KOLO_FROM_IN;
     work_us += waits && gives_way(p, e, arrives_us > m->end_us) ? machine->switch_us : 0;
     work_us += far_step_us(p, e, link.far_step_us);
     const double pass_us = bytes_us(p, e, &link);
     struct kolo_price_pass *pass = &p->newest[e->rank * p->plan->lanes + e->step->lane].pass;
-    if (joins_later(p, e, sent, work_us, pass_us)) {
+    const bool joined = joins_later(p, e, sent, work_us, pass_us);
+    pass->newest_us -= early_us;
+    if (joined) {
         return;
     }
     if (pass->count > 1) {
         do_pass(p, e, self, m);
     } else {
-        wait_for(m, arrives_us, sent);
+        wait_for(m, arrives_us - early_us, sent);
         const double passes_us = channel_us(p, e, &link, bytes, m->end_us);
         add_work(p, e->rank, self, m,
                  passes_us > work_us + pass_us ? passes_us : work_us + pass_us);
@@ -453,7 +439,8 @@ static void price_local(struct kolo_pricer *p, const struct kolo_event *e, int s
 static void remember_step(struct kolo_pricer *p, const struct kolo_event *e)
 {
     struct kolo_price_newest *newest = &p->newest[e->rank * p->plan->lanes + e->step->lane];
-    const bool receives = e->message >= 0 && e->step->op != KOLO_SEND && way_of(p, e) != FROM_IN;
+    const bool receives =
+        e->message >= 0 && e->step->op != KOLO_SEND && kolo_price_way(p, e) != KOLO_FROM_IN;
     const bool waited = newest->waited && newest->tile == e->tile && e->step->op != KOLO_SEND;
     newest->step = e->step;
     newest->tile = e->tile;

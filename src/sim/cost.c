@@ -56,7 +56,7 @@ double kolo_sim_take_us(const struct kolo_sim *s, int rank, uint32_t request, ui
 {
     const struct kolo_sim_machine *m = s->machine;
     const uint64_t bytes = kolo_sim_taken_bytes(s, kolo_sim_prog_at(s, rank), request, tile);
-    const double us = s->costs->net_message_us + (double)bytes * m->net_copy_us_per_byte;
+    const double us = s->costs->net_message_us + (double)bytes * s->costs->net_copy_us_per_byte;
     return us * (rank == m->slow_rank ? m->slow_factor : 1);
 }
 
@@ -104,7 +104,7 @@ double kolo_sim_work(const struct kolo_sim *s, int rank, uint32_t pc, const stru
         break;
     case KOLO_DO_SEND:
         us = s->costs->net_message_us +
-             (double)kolo_sim_op_bytes(s, op, tile) * m->net_copy_us_per_byte;
+             (double)kolo_sim_op_bytes(s, op, tile) * s->costs->net_copy_us_per_byte;
         break;
     case KOLO_DO_TAKEN:
         us = taken_us(s, rank, op, tile);

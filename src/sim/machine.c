@@ -33,7 +33,6 @@ static const struct name {
     {"topo", AT(topo), TEXT, "hwloc XML file of a host; rank i of a host is on its CPU i"},
     {"local_gbs", AT(local_us_per_byte), GBS, "speed of a core that copies in its own caches"},
     {"call_us", AT(call_us), REAL, "from the call to its first op (0.2)"},
-    {"net_copy_gbs", AT(net_copy_us_per_byte), GBS, "speed of a core that copies a message"},
     {"net_core_share", AT(net_core_share), REAL,
      "part of a core that a busy NIC takes from computation beside it (--replay)"},
     {"net_gap_us", AT(net_gap_us), REAL, "least time between two messages of a NIC"},

@@ -26,7 +26,6 @@ struct kolo_sim_machine {
     double local_us_per_byte; /* a core copies within its own caches */
     double call_us;           /* from the call to its first op */
     double net_core_share; /* part of a core that a busy NIC takes from computation; for replays */
-    double net_copy_us_per_byte; /* processor time of a message's bytes, at either end */
     double net_gap_us;           /* from the start of one message of a NIC to the next, at least */
     double net_ramp_us;          /* more latency of a message of net_ramp_bytes or more; */
     size_t net_ramp_bytes;       /* of a shorter one its part of that */

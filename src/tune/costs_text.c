@@ -67,6 +67,7 @@ static const struct cost_name cost_names[] = {
     {"net_latency_us", offsetof(struct kolo_costs, net.latency_us), false},
     {"net_gbs", offsetof(struct kolo_costs, net.copy_us_per_byte), true},
     {"net_message_us", offsetof(struct kolo_costs, net_message_us), false},
+    {"net_copy_gbs", offsetof(struct kolo_costs, net_copy_us_per_byte), true},
     {"net_sum_gbs", offsetof(struct kolo_costs, net_sum_us_per_byte), true},
     {"net_rendezvous_bytes", offsetof(struct kolo_costs, net_rendezvous_bytes), false},
 };

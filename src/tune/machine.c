@@ -103,6 +103,7 @@ static struct kolo_link_price network(const struct kolo_costs *costs)
         .latency_us = costs->net_message_us > 0 ? latency_us : latency_us / 2,
         .message_us = message_us > costs->step_us ? message_us - costs->step_us : 0,
         .us_per_byte = costs->net.copy_us_per_byte,
+        .copy_us_per_byte = costs->net_copy_us_per_byte,
         .sum_us_per_byte = costs->net_sum_us_per_byte,
         .rendezvous_bytes = costs->net_rendezvous_bytes,
         .by_core = false};

@@ -67,9 +67,10 @@ struct kolo_costs {
     /* Latency and copy between cores that share a NUMA node but no L3, a package but no node, and
      * no package: at [near - KOLO_NEAR_NUMA]. */
     struct kolo_far far[3];
-    double cross_us_per_byte; /* all traffic from one package to another */
-    struct kolo_far net;      /* a message to another host */
-    double net_message_us;    /* a core's time for such a message, at either end; 0: not known */
+    double cross_us_per_byte;    /* all traffic from one package to another */
+    struct kolo_far net;         /* a message to another host */
+    double net_message_us;       /* a core's time for such a message, at either end; 0: not known */
+    double net_copy_us_per_byte; /* a core copies a byte of it, at either end; 0: no core does */
     /* A byte of such a message that is added costs so much beside reduce_us_per_byte. */
     double net_sum_us_per_byte;
     double net_rendezvous_bytes; /* a message of so many waits for its receive; 0: none does */
@@ -87,8 +88,8 @@ void kolo_costs_measure(int cores_allowed, const struct kolo_host *host, struct 
  * - cores, latency_us, copy_gbs, reduce_gbs, step_us, switch_us;
  * - numa_latency_us and numa_gbs, package_latency_us and package_gbs, host_latency_us and host_gbs,
  *   for ranks that share no more than a NUMA node, a package, a host;
- * - cross_gbs; net_latency_us, net_gbs, net_message_us, net_sum_gbs and net_rendezvous_bytes
- *   between hosts.
+ * - cross_gbs; net_latency_us, net_gbs, net_message_us, net_copy_gbs, net_sum_gbs and
+ *   net_rendezvous_bytes between hosts.
  * A cost that the text does not name has its default. False if the text is anything else; `out` is
  * then untouched. */
 bool kolo_costs_parse(const char *text, struct kolo_costs *out);

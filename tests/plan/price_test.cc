@@ -206,6 +206,31 @@ TEST(Price, MessagesOfSeveralChunksAreCopiedAtBothEnds)
     EXPECT_NEAR(without + 2 * 2 * 6400 * 0.001, with, Near(with)) << "of two rounds, the second";
 }
 
+// Only a core that is slower than the link holds a message up, at either end.
+TEST(Price, CoresCopyWhileAMessageTravels)
+{
+    const double bytes = 6400, wire = bytes * kUsPerByte;
+    kolo_machine machine = Links();
+    machine.link.copy_us_per_byte = kUsPerByte / 2;
+    EXPECT_NEAR(kAlphaUs + wire, Price("broadcast_binomial", 2, bytes, machine).total_us,
+                Near(wire));
+    machine.link.copy_us_per_byte = 3 * kUsPerByte;
+    EXPECT_NEAR(kAlphaUs + (3 + 3 - 1) * wire,
+                Price("broadcast_binomial", 2, bytes, machine).total_us, Near(wire));
+}
+
+// Each core of an exchange sends its message before it takes the other's.
+TEST(Price, ACoreCopiesOneMessageAfterAnother)
+{
+    const double wire = 6400 * kUsPerByte;
+    kolo_machine machine = Links();
+    const double without = Price("allgather_direct", 4, 6400, machine).total_us;
+    machine.link.copy_us_per_byte = 2 * kUsPerByte;
+    const double with = Price("allgather_direct", 4, 6400, machine).total_us;
+    EXPECT_NEAR((3 + 3) * 2 * wire, with, Near(with) + kAlphaUs);
+    EXPECT_LT(without, 4 * wire);
+}
+
 TEST(Price, SerialisesRanksThatShareACore)
 {
     kolo_machine machine = {};

@@ -23,7 +23,7 @@ kolo_sim_machine Hosts(int ranks_per_host)
     m.ranks_per_host = ranks_per_host;
     m.costs.net = {kAlphaUs, kBeta};
     m.costs.net_message_us = 0.3;
-    m.net_copy_us_per_byte = 0.0001;
+    m.costs.net_copy_us_per_byte = 0.0001;
     return m;
 }
 

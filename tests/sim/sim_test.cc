@@ -121,7 +121,7 @@ TEST(Sim, ProcessorTimeOfMessagesIsPaidAtBothEnds)
 {
     kolo_sim_machine m = Flat(0);
     m.costs.net_message_us = 0.7;
-    m.net_copy_us_per_byte = 0.0001;
+    m.costs.net_copy_us_per_byte = 0.0001;
     const double end = 0.7 + kChunk * 0.0001;
     Expect(3 * (end + kAlphaUs + kChunk * kBeta + end), "broadcast_chain", 4, kChunk, m);
 }

@@ -312,8 +312,8 @@ static kolo_status find_costs(int cores, const struct kolo_host *host, struct ko
                                "KOLO_COSTS is \"%s\"; it is a list such as cores=2,latency_us=0.2,"
                                "copy_gbs=10,reduce_gbs=10,step_us=0.01,switch_us=1; beyond an L3 "
                                "numa_, package_ and host_latency_us and _gbs, and cross_gbs; "
-                               "between hosts net_latency_us,net_gbs,net_message_us,net_sum_gbs,"
-                               "net_rendezvous_bytes",
+                               "between hosts net_latency_us,net_gbs,net_message_us,"
+                               "net_copy_gbs,net_sum_gbs,net_rendezvous_bytes",
                                given);
     }
     pthread_mutex_lock(&measured.lock);
@@ -351,6 +351,12 @@ static void cost_net(const struct kolo_comm *c, struct kolo_costs *costs)
     }
     if (far != NULL && far->bandwidth_gbs > 0 && kolo_env("KOLO_COSTS") == NULL) {
         costs->net = (struct kolo_far){far->latency_us, 1e-3 / far->bandwidth_gbs};
+        costs->net_message_us = far->message_us;
+        costs->net_copy_us_per_byte = far->core_gbs > 0 ? 1e-3 / far->core_gbs : 0;
+        if (far->core_gbs >
+            0) { /* what a core has just copied lies nearer than what a NIC brought */
+            costs->net_sum_us_per_byte /= 2;
+        }
         costs->net_rendezvous_bytes = (double)far->rendezvous_bytes;
     }
 }
