@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Host streams and the progress thread.
  *
- * The first stream of a process starts the thread, and the end of the last one ends it. It sleeps
- * while there is no work. A thread that waits for a stream serves all streams in its place: its call
- * ends without a switch of threads.
+ * The first stream of a process starts the thread, and the end of the last one ends it. A thread that
+ * waits for a stream serves all in its place: its call ends without a switch of threads.
  *
  * A short call is first tried by the thread that makes it, and by each query of its stream. Calls
  * in close succession, each with a waiter, need no server. So the progress thread stands by after its
