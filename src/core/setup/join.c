@@ -4,6 +4,7 @@
 
 #include "core/agree/agree.h"
 #include "core/call/call.h"
+#include "core/costs.h"
 #include "core/failure/failure.h"
 #include "core/failure/flight_recorder.h"
 #include "core/health/calls.h"
@@ -295,72 +296,6 @@ static bool maps_all(const struct kolo_comm *c)
     return true;
 }
 
-/* Of this host. `size` 0: not known yet. */
-static struct {
-    pthread_mutex_t lock;
-    struct kolo_costs costs;
-} measured = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-/* KOLO_COSTS, or measured once a process: a second communicator comes up the faster. */
-static kolo_status find_costs(int cores, const struct kolo_host *host, struct kolo_costs *out)
-{
-    const char *given = kolo_env("KOLO_COSTS");
-    if (given != NULL) {
-        return kolo_costs_parse(given, out)
-                   ? KOLO_OK
-                   : kolo_fail(KOLO_ERR_INVALID,
-                               "KOLO_COSTS is \"%s\"; it is a list such as cores=2,latency_us=0.2,"
-                               "copy_gbs=10,reduce_gbs=10,step_us=0.01,switch_us=1; beyond an L3 "
-                               "numa_, package_ and host_latency_us and _gbs, and cross_gbs; "
-                               "between hosts net_latency_us,net_gbs,net_message_us,"
-                               "net_copy_gbs,net_sum_gbs,net_rendezvous_bytes",
-                               given);
-    }
-    pthread_mutex_lock(&measured.lock);
-    if (measured.costs.size == 0) {
-        kolo_costs_measure(cores, kolo_env("KOLO_TOPO_FILE") == NULL ? host : NULL,
-                           &measured.costs);
-        measured.costs.size = sizeof measured.costs;
-    }
-    *out = measured.costs;
-    pthread_mutex_unlock(&measured.lock);
-    return KOLO_OK;
-}
-
-/* What rank 0 has measured on this host. If it dies, the next rank 0 need not measure again. */
-static void keep_costs(const struct kolo_comm *c, const struct kolo_costs *told)
-{
-    pthread_mutex_lock(&measured.lock);
-    if (measured.costs.size == 0 && c->ranks.nranks > 1 && kolo_env("KOLO_COSTS") == NULL &&
-        c->member[0].peer.host == c->member[c->ranks.rank].peer.host) {
-        measured.costs = *told;
-        measured.costs.net = (struct kolo_far){0};
-        measured.costs.size = sizeof measured.costs;
-    }
-    pthread_mutex_unlock(&measured.lock);
-}
-
-/* What rank 0's transports say of the ranks that it does not share memory with. */
-static void cost_net(const struct kolo_comm *c, struct kolo_costs *costs)
-{
-    const struct kolo_reach *far = NULL;
-    for (int q = 1; q < c->ranks.nranks; q++) {
-        const struct kolo_reach *reach = &c->member[q].reach;
-        const double least_us = far != NULL ? far->latency_us : 0;
-        far = (reach->caps & KOLO_CAP_MAP) == 0 && reach->latency_us > least_us ? reach : far;
-    }
-    if (far != NULL && far->bandwidth_gbs > 0 && kolo_env("KOLO_COSTS") == NULL) {
-        costs->net = (struct kolo_far){far->latency_us, 1e-3 / far->bandwidth_gbs};
-        costs->net_message_us = far->message_us;
-        costs->net_copy_us_per_byte = far->core_gbs > 0 ? 1e-3 / far->core_gbs : 0;
-        if (far->core_gbs >
-            0) { /* what a core has just copied lies nearer than what a NIC brought */
-            costs->net_sum_us_per_byte /= 2;
-        }
-        costs->net_rendezvous_bytes = (double)far->rendezvous_bytes;
-    }
-}
-
 /* This rank's part of its L3 cache: where the ranks are bound, those of the same one share it. */
 static size_t cache_part(const struct kolo_comm *c, const struct kolo_host *host)
 {
@@ -394,11 +329,11 @@ kolo_status kolo_ready_make(struct kolo_comm *c, struct kolo_ready *out)
     }
     c->links.exec_env.crowded = c->ranks.local_size > cores;
     const kolo_status st = c->ranks.rank == 0 && c->ranks.nranks > 1
-                               ? find_costs(cores, c->joining.host, &out->costs)
+                               ? kolo_comm_costs_find(cores, c->joining.host, &out->costs)
                                : KOLO_OK;
     kolo_host_destroy(c->joining.host);
     c->joining.host = NULL;
-    cost_net(c, &out->costs);
+    kolo_comm_costs_add_net(c, &out->costs);
     return st;
 }
 
@@ -451,7 +386,7 @@ static struct kolo_prices *shared_prices(const struct kolo_comm *c)
 kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
 {
     c->selection.costs = all[0].costs;
-    keep_costs(c, &all[0].costs);
+    kolo_comm_costs_keep(c, &all[0].costs);
     c->links.exec_env.turn_bytes = turn_bytes(c);
     find_far(c);
     c->links.by_messages = c->ranks.nranks > 1;
