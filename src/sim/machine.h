@@ -25,21 +25,21 @@ struct kolo_sim_machine {
     int ranks_per_host;       /* 0: all ranks on one host */
     double local_us_per_byte; /* a core copies within its own caches */
     double call_us;           /* from the call to its first op */
-    double net_core_share; /* part of a core that a busy NIC takes from computation; for replays */
-    double net_gap_us;           /* from the start of one message of a NIC to the next, at least */
-    double net_ramp_us;          /* more latency of a message of net_ramp_bytes or more; */
-    size_t net_ramp_bytes;       /* of a shorter one its part of that */
-    int rails;                   /* NICs of a host */
-    int lost_rail;               /* -1: none; its ranks use the next rail */
-    int slow_nic;                /* number of a NIC, in the order of hosts; -1: none */
-    double slow_nic_factor;      /* its bytes take longer by this factor */
-    int hosts_per_switch;        /* 0: one switch */
-    double uplink_us_per_byte;   /* 1 / bandwidth of a leaf's uplinks together, each way */
-    double switch_latency_us;    /* more latency between two leaves */
-    double noise;                /* standard deviation of log(processor time); 0: none */
-    int slow_rank;               /* -1: none */
-    double slow_factor;          /* its processor times are longer by this factor */
-    size_t tile_bytes;           /* most bytes of a tile of a call; 0: kolo's */
+    double net_core_share;  /* part of a core that a busy NIC takes from computation; for replays */
+    double net_gap_us;      /* from the start of one message of a NIC to the next, at least */
+    double net_ramp_us;     /* more latency of a message of net_ramp_bytes or more; */
+    size_t net_ramp_bytes;  /* of a shorter one its part of that */
+    int rails;              /* NICs of a host */
+    int lost_rail;          /* -1: none; its ranks use the next rail */
+    int slow_nic;           /* number of a NIC, in the order of hosts; -1: none */
+    double slow_nic_factor; /* its bytes take longer by this factor */
+    int hosts_per_switch;   /* 0: one switch */
+    double uplink_us_per_byte; /* 1 / bandwidth of a leaf's uplinks together, each way */
+    double switch_latency_us;  /* more latency between two leaves */
+    double noise;              /* standard deviation of log(processor time); 0: none */
+    int slow_rank;             /* -1: none */
+    double slow_factor;        /* its processor times are longer by this factor */
+    size_t tile_bytes;         /* most bytes of a tile of a call; 0: kolo's */
     /* Of a start, processor times: to launch a process; of a rank for its communicator, and more for
      * each other rank; of the hub for a message and for a byte; of a rank for its first call, and
      * more for each other rank. */
