@@ -3,6 +3,7 @@
 #include "core/costs.h"
 
 #include "topology/source.h"
+#include "tune/costs.h"
 
 /* Of this host. `size` 0: not known yet. */
 static struct {
@@ -59,10 +60,9 @@ void kolo_comm_costs_add_net(const struct kolo_comm *c, struct kolo_costs *costs
         costs->net = (struct kolo_far){far->latency_us, 1e-3 / far->bandwidth_gbs};
         costs->net_message_us = far->message_us;
         costs->net_copy_us_per_byte = far->core_gbs > 0 ? 1e-3 / far->core_gbs : 0;
-        if (far->core_gbs >
-            0) { /* what a core has just copied lies nearer than what a NIC brought */
-            costs->net_sum_us_per_byte /= 2;
-        }
+        /* What a core has just copied lies nearer than what a NIC brought. */
+        costs->net_sum_us_per_byte =
+            kolo_costs_default.net_sum_us_per_byte / (far->core_gbs > 0 ? 2 : 1);
         costs->net_rendezvous_bytes = (double)far->rendezvous_bytes;
     }
 }

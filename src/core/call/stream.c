@@ -237,7 +237,7 @@ static void stand_by(bool works)
         return;
     }
     const unsigned doubled = progress.looks > LOOKS ? RARE : progress.doubled;
-    progress.stands_by = true;
+    progress.stands_by = doubled < RARE; /* else a new call wakes the thread */
     kolo_pauses_doze(&progress.work, &progress.lock, (long)LOOK_NS << doubled);
     progress.stands_by = false;
     const bool rarely = progress.helpers > 0 || find_work() != URGENT;
