@@ -63,7 +63,7 @@ struct kolo_carrier_message *kolo_carrier_keep(struct kolo_carrier *c, uint8_t c
                                                uint32_t number, size_t total, size_t room)
 {
     struct kolo_channel *of = &c->channel[channel];
-    if (number - of->received >= KOLO_CARRIER_DEPTH) {
+    if (number - of->received >= KOLO_WINDOW_SHORT_DEPTH) {
         return NULL;
     }
     struct kolo_carrier_message *m = kolo_carrier_record(c, channel, number);
@@ -124,8 +124,9 @@ bool kolo_carrier_pull_note(struct kolo_carrier *c, struct kolo_carrier_note *ou
     bool found = false;
     while (!found && used < c->notes) {
         *out = c->note[used++];
-        const struct kolo_channel *of = &c->channel[out->channel];
-        found = out->kind != c->all->taken_kind || of->taken != of->told; /* else another said it */
+        const struct kolo_window *of = &c->channel[out->channel].window;
+        found = out->kind != c->all->taken_kind ||
+                of->taken.messages != of->told.messages; /* else another frame has said it */
     }
     c->notes -= used;
     memmove(c->note, c->note + used, (size_t)c->notes * sizeof *c->note);

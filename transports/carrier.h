@@ -7,8 +7,7 @@
  * receive is posted is in `recvs` too. A send whose READY arrives before it is posted is in
  * `early`.
  *
- * A window bounds these early messages. Fewer than KOLO_CARRIER_DEPTH messages of a channel, and
- * KOLO_CARRIER_WINDOW bytes, may go before the peer reports that it has taken some.
+ * The window of a channel bounds these early messages (window.h).
  *
  * A transport has a kolo_carriers in its endpoint and a kolo_carrier in its link. It sets `name`,
  * `env`, `taken_kind`, `record_bytes` and `notify`, and `drop` if its records own something. It
@@ -19,6 +18,7 @@
 #include "transports/bytes.h"
 #include "transports/fifo.h"
 #include "transports/transports.h"
+#include "transports/window.h"
 #include "util/grow.h"
 #include "util/net.h"
 #include "util/util.h"
@@ -26,7 +26,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum { KOLO_CARRIER_DEPTH = 64, KOLO_CARRIER_WINDOW = 2 << 20, KOLO_CARRIER_EARLY = 1 << 16 };
+enum { KOLO_CARRIER_EARLY = 1 << 16 }; /* sends that are ready and not posted, of a channel */
 
 /* ---- messages ---- */
 
@@ -110,73 +110,29 @@ kolo_carrier_message_find_ordered(const struct kolo_carrier_message_list *list, 
     return newer ? NULL : kolo_carrier_message_find(list, channel, number);
 }
 
-/* ---- channels and their windows ---- */
+/* ---- channels ---- */
 
 struct kolo_channel {
-    uint32_t sent, received;            /* messages posted: the next one's number */
-    uint32_t taken, told;               /* messages taken here; the count that the peer knows */
-    size_t untold;                      /* bytes taken since then */
-    bool noted;                         /* a note with the count is queued */
-    uint32_t begun, peer_taken;         /* sends begun; sends that the peer has taken */
-    size_t untaken;                     /* bytes that the peer may have to keep between them ... */
-    uint32_t bytes[KOLO_CARRIER_DEPTH]; /* ... and of message n, at n % DEPTH */
+    uint32_t sent, received; /* messages posted: the next one's number */
+    struct kolo_window window;
     struct kolo_carrier_message_list recvs; /* posted, or come early; by number */
     struct kolo_carrier_message_list early; /* sends that are ready, but not posted; by number */
     int early_count;                        /* of `early` */
 };
 
-/* Whether the window is full for a message of which the peer may have to keep `bytes`. */
-static inline bool kolo_channel_is_full(const struct kolo_channel *c,
-                                        const struct kolo_carrier_message *m, size_t bytes)
+/* Whether a send must wait, of which the peer may have to keep `bytes`. Sends begin in order. */
+static inline bool kolo_channel_holds_back(const struct kolo_channel *c,
+                                           const struct kolo_carrier_message *m, size_t bytes)
 {
-    return m->number != c->begun || m->number - c->peer_taken >= KOLO_CARRIER_DEPTH ||
-           c->untaken + bytes > KOLO_CARRIER_WINDOW;
+    return m->number != c->window.begun.messages || kolo_window_is_full(&c->window, bytes);
 }
 
-/* Count the message as begun: its first part is made. */
+/* Count the send as begun: its first part is made. */
 static inline void kolo_channel_begin(struct kolo_channel *c, struct kolo_carrier_message *m,
                                       size_t bytes)
 {
-    c->bytes[m->number % KOLO_CARRIER_DEPTH] = (uint32_t)bytes;
-    c->untaken += bytes;
-    c->begun++;
+    kolo_window_add(&c->window.begun, bytes);
     m->begun = true;
-}
-
-/* Count one more message as taken here. True: a note must report the count now. That is late enough
- * to be rare, and early enough that the peer never waits for it. */
-static inline bool kolo_channel_take(struct kolo_channel *c, size_t bytes)
-{
-    c->taken++;
-    c->untold += bytes;
-    if (c->noted ||
-        (c->taken - c->told < KOLO_CARRIER_DEPTH / 2 && c->untold < KOLO_CARRIER_WINDOW / 2)) {
-        return false;
-    }
-    c->noted = true;
-    return true;
-}
-
-/* The count of taken messages, for a frame that goes to the peer now. */
-static inline uint32_t kolo_channel_tell(struct kolo_channel *c)
-{
-    c->told = c->taken;
-    c->untold = 0;
-    c->noted = false;
-    return c->taken;
-}
-
-/* The peer reports that it has taken `taken` messages. They are assumed to be the oldest ones.
- * Parts may overtake each other, but the estimate is close enough. */
-static inline void kolo_channel_hear(struct kolo_channel *c, uint32_t taken)
-{
-    if (c->begun - taken > c->begun - c->peer_taken) {
-        return; /* an older report, or more than were sent */
-    }
-    while (c->peer_taken != taken) {
-        c->untaken -= c->bytes[c->peer_taken % KOLO_CARRIER_DEPTH];
-        c->bytes[c->peer_taken++ % KOLO_CARRIER_DEPTH] = 0;
-    }
 }
 
 /* ---- notes ---- */
@@ -438,10 +394,10 @@ bool kolo_carrier_queue_note(struct kolo_carrier *c, const struct kolo_carrier_n
 /* Take the oldest note that still tells the peer something. False: there is none. */
 bool kolo_carrier_pull_note(struct kolo_carrier *c, struct kolo_carrier_note *out);
 /* Count a message as taken: the peer may send one more. `bytes`: how much of it may have had to be
- * kept here. False: memory is out. */
+ * kept here, as its sender counts. False: memory is out. */
 static inline bool kolo_carrier_take(struct kolo_carrier *c, uint8_t channel, size_t bytes)
 {
-    return !kolo_channel_take(&c->channel[channel], bytes) ||
+    return !kolo_window_take(&c->channel[channel].window, bytes) ||
            kolo_carrier_queue_note(
                c, &(struct kolo_carrier_note){.kind = c->all->taken_kind, .channel = channel});
 }

@@ -287,7 +287,10 @@ static void hear_entry(struct world *w, struct input *in, bool plausible)
         entry.total =
             entry.kind == KOLO_VERBS_DATA ? entry.len + entry.total % 3 : entry.total % FLAT;
         entry.offset %= entry.total + 1;
-        entry.taken = w->link->base.channel[entry.channel].peer_taken + entry.taken % 2;
+        const struct kolo_window_count known =
+            w->link->base.channel[entry.channel].window.peer_taken;
+        entry.taken = known.messages + entry.taken % 2;
+        entry.taken_blocks = (uint16_t)(known.blocks + entry.taken_blocks % 200);
     }
     char *slot = lane->in + (size_t)(lane->taken % KOLO_VERBS_SLOTS) * KOLO_VERBS_SLOT;
     memcpy(slot, &entry, sizeof entry);

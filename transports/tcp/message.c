@@ -153,7 +153,7 @@ static size_t next_part(const struct kolo_link *link, const struct kolo_carrier_
 {
     const struct kolo_channel *c = &link->base.channel[m->channel];
     const size_t left = m->total - m->made;
-    if (!m->begun && kolo_channel_is_full(c, m, kolo_tcp_eager(link, m->total))) {
+    if (!m->begun && kolo_channel_holds_back(c, m, kolo_tcp_eager(link, m->total))) {
         return SIZE_MAX;
     }
     if (m->ready && !m->failed && m->total > kolo_tcp_eager(link, m->total)) {
@@ -205,7 +205,10 @@ bool kolo_tcp_message_pull(struct kolo_link *link, struct kolo_tcp_out *out)
         return false;
     }
     out->frame.magic = KOLO_TCP_FRAME_MAGIC;
-    out->frame.taken = kolo_channel_tell(&link->base.channel[out->frame.channel]);
+    const struct kolo_window_count taken =
+        kolo_window_tell(&link->base.channel[out->frame.channel].window);
+    out->frame.taken = taken.messages;
+    out->frame.taken_blocks = taken.blocks;
     return true;
 }
 
@@ -324,7 +327,8 @@ bool kolo_tcp_message_arrives(struct kolo_link *link, const struct kolo_tcp_fram
         (frame->kind != KOLO_TCP_DATA && frame->len > 0)) {
         return false;
     }
-    kolo_channel_hear(&link->base.channel[frame->channel], frame->taken);
+    kolo_window_hear(&link->base.channel[frame->channel].window,
+                     (struct kolo_window_count){frame->taken, frame->taken_blocks});
     switch (frame->kind) {
     case KOLO_TCP_DATA:
         *into = data_came(link, frame);
@@ -381,7 +385,7 @@ void kolo_tcp_message_came(struct kolo_link *link, const struct kolo_tcp_frame *
         if (into->req == NULL) {
             return;
         }
-        count_taken(link, into->channel, into->total);
+        count_taken(link, into->channel, frame->total);
     }
     if (whole && (into->failed || (into->begun && into->moved == into->total))) {
         end_receive(link, into);

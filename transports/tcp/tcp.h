@@ -96,7 +96,8 @@ struct kolo_tcp_frame {
     uint32_t taken;  /* messages of this channel that the sender of the frame has taken */
     uint64_t offset, total;
     struct kolo_call_sign call; /* the sender's */
-    unsigned char unused[48];
+    uint16_t taken_blocks;      /* of the messages taken (window.h) */
+    unsigned char unused[46];
     /* Only if the link has sums. CRC-32C of the payload, and of all members above. */
     uint32_t payload_sum, sum;
 };
@@ -104,7 +105,7 @@ struct kolo_tcp_frame {
  * behind it: aligned buffers then never lie at the distance that is slow (src/util/copy.c). */
 enum { KOLO_TCP_HEAD = 128 };
 static_assert(sizeof(struct kolo_tcp_frame) == KOLO_TCP_HEAD, "wire format");
-#define KOLO_TCP_FRAME_MAGIC 0x6b32
+#define KOLO_TCP_FRAME_MAGIC 0x6b33
 
 /* TEXT: the part of the text lies where other frames have `offset` and all up to their sums. */
 enum { KOLO_TCP_TEXT_PART = 100 };

@@ -263,7 +263,8 @@ bool kolo_verbs_message_arrives(struct kolo_link *link, const struct kolo_verbs_
     if (entry->magic != KOLO_VERBS_ENTRY_MAGIC || entry->channel >= KOLO_CHANNELS) {
         return false;
     }
-    kolo_channel_hear(&link->base.channel[entry->channel], entry->taken);
+    kolo_window_hear(&link->base.channel[entry->channel].window,
+                     (struct kolo_window_count){entry->taken, entry->taken_blocks});
     switch (entry->kind) {
     case KOLO_VERBS_DATA:
         return data_came(link, entry, payload);

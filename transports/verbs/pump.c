@@ -27,7 +27,10 @@ static struct kolo_verbs_entry *make_entry(struct kolo_link *link, struct kolo_v
     struct kolo_verbs_entry *entry = kolo_verbs_lane_entry(lane);
     *entry = *given;
     entry->magic = KOLO_VERBS_ENTRY_MAGIC;
-    entry->taken = kolo_channel_tell(&link->base.channel[given->channel]);
+    const struct kolo_window_count taken =
+        kolo_window_tell(&link->base.channel[given->channel].window);
+    entry->taken = taken.messages;
+    entry->taken_blocks = taken.blocks;
     return entry;
 }
 
@@ -63,7 +66,7 @@ static bool pull_note(struct kolo_link *link, struct kolo_verbs_lane *lane)
     const uint32_t len = note.kind == KOLO_VERBS_READY ? sizeof(struct kolo_verbs_place) : 0;
     const struct kolo_verbs_entry head = {.kind = note.kind,
                                           .channel = note.channel,
-                                          .len = len,
+                                          .len = (uint16_t)len,
                                           .number = note.number,
                                           .total = note.total,
                                           .call = note.call};
@@ -83,7 +86,7 @@ static void send_piece(struct kolo_link *link, struct kolo_verbs_lane *lane,
 {
     const struct kolo_verbs_entry head = {.kind = KOLO_VERBS_DATA,
                                           .channel = m->channel,
-                                          .len = (uint32_t)len,
+                                          .len = (uint16_t)len,
                                           .number = m->number,
                                           .offset = m->made,
                                           .total = m->total,
@@ -160,8 +163,8 @@ enum turn { WAIT, PIECE, CHUNK };
 static enum turn turn_of(struct kolo_link *link, struct kolo_carrier_message *m)
 {
     struct kolo_verbs_message *v = kolo_verbs_message_of(m);
-    if (!m->begun &&
-        kolo_channel_is_full(&link->base.channel[m->channel], m, kolo_verbs_kept_bytes(m->total))) {
+    if (!m->begun && kolo_channel_holds_back(&link->base.channel[m->channel], m,
+                                             kolo_verbs_kept_bytes(m->total))) {
         return WAIT;
     }
     if (!kolo_verbs_is_long(m->total)) {

@@ -60,17 +60,19 @@ enum kolo_verbs_kind {
 };
 
 struct kolo_verbs_entry {
-    uint32_t len; /* payload bytes that follow */
+    uint16_t len; /* payload bytes that follow */
     uint8_t kind; /* enum kolo_verbs_kind */
     uint8_t channel;
-    uint16_t magic;  /* KOLO_VERBS_ENTRY_MAGIC */
-    uint32_t number; /* of the message in its channel, from 0 */
-    uint32_t taken;  /* messages of this channel that the sender of the entry has taken */
+    uint16_t magic;        /* KOLO_VERBS_ENTRY_MAGIC */
+    uint16_t taken_blocks; /* of the messages taken (window.h) */
+    uint32_t number;       /* of the message in its channel, from 0 */
+    uint32_t taken;        /* messages of this channel that the sender of the entry has taken */
     uint64_t offset, total;
     struct kolo_call_sign call; /* the sender's, of a message and of READY */
 };
 static_assert(sizeof(struct kolo_verbs_entry) == 72, "wire format");
-#define KOLO_VERBS_ENTRY_MAGIC 0x6b77
+static_assert(KOLO_VERBS_SLOT <= UINT16_MAX, "len counts a slot's bytes");
+#define KOLO_VERBS_ENTRY_MAGIC 0x6b78
 #define KOLO_VERBS_PIECE       (KOLO_VERBS_SLOT - sizeof(struct kolo_verbs_entry))
 
 /* An immediate value: the number of entries taken from the other direction, and from bit 15 on the
