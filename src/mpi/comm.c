@@ -293,7 +293,8 @@ static struct kmpi_comm *make_state(MPI_Comm comm)
         return NULL; /* no communicator: PMPI says so */
     }
     (void)PMPI_Comm_get_name(comm, name, &len);
-    (void)snprintf(now.name, sizeof now.name, "%s", name[0] != '\0' ? name : "MPI");
+    (void)snprintf(now.name, sizeof now.name, "%.*s", (int)sizeof now.name - 1,
+                   name[0] != '\0' ? name : "MPI");
     now.why = is_inter ? KMPI_INTERCOMM : KMPI_ONE_RANK;
     struct kmpi_comm *const own = malloc(sizeof *own), *const c = own != NULL ? own : &no_state;
     if (PMPI_Comm_set_attr(comm, layer.comm_key, c) != MPI_SUCCESS) {
