@@ -22,7 +22,7 @@ ORDER = [
     "src/exec/cpu", "src/exec/proof", "src/cuda", "src/exec/gpu", "src/boot", "transports", "src/plugin",
     "topology/machine", "topology/layout", "topology/formats", "topology/source", "topology/draw",
     "src/tune", "src/core/board", "src/core/link", "src/core/failure", "src/core/health", "src/core/p2p",
-    "src/core/call", "src/core/agree", "src/core/setup", "src/gpu",
+    "src/core/call", "src/core/api", "src/core/agree", "src/core/setup", "src/gpu",
 ]
 TABLES = {"kolo_algos", "kolo_algo_count", "kolo_paths", "kolo_transports", "kolo_transport_count"}
 # The most files in one circle. The numbers only ever shrink.

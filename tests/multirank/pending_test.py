@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# covers: src/core/call/stream.c src/core/call/queue.c
+# covers: src/core/call/stream.c src/core/call/progress.c src/core/call/queue.c
 """A call that is pending for long takes hardly any processor time, and keeps no other call waiting.
 
 usage: pending_test.py PENDING   (the program of pending.c)

@@ -7,6 +7,7 @@
 #include "core/call/queue.h"
 
 #include "core/call/call.h"
+#include "core/call/progress.h"
 #include "core/health/diagnose.h"
 #include "core/health/waits.h"
 
@@ -248,7 +249,7 @@ bool kolo_message_attempt(struct kolo_message_call *call, struct kolo_stream_que
         return false; /* an error is found again when its turn comes */
     }
     call->started = true;
-    kolo_stream_rouse();
+    kolo_progress_rouse();
     const kolo_status st = step_message(call, false);
     if (st != KOLO_INPROGRESS) {
         const bool ends = st <= KOLO_ERR_MISMATCH; /* the communicator, as in finish() */

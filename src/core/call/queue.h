@@ -55,6 +55,11 @@ struct kolo_stream_queue {
     _Atomic unsigned listed;        /* the fork generation and one; 0: it never was in that list */
 };
 
+static inline bool kolo_queued_is_message(const struct kolo_queued *call)
+{
+    return call != NULL && call->kind == KOLO_QUEUED_MESSAGE;
+}
+
 static inline struct kolo_message_call *kolo_message_of(struct kolo_queued *queued)
 {
     assert(queued->kind == KOLO_QUEUED_MESSAGE);
@@ -114,14 +119,9 @@ unsigned kolo_queued_polls(const struct kolo_queued *call);
 /* Free the memory that a collective or a message owns. It is not in a queue. */
 void kolo_queued_close(struct kolo_queued *call);
 
-/* ---- stream.c: streams are served by one progress thread of the process ---- */
+/* ---- stream.c ---- */
 
 /* Append an allocated call to a stream. On error the caller still owns the call. Errors: SYSTEM. */
 kolo_status kolo_stream_submit(struct kolo_queued *call, struct kolo_stream_queue *s);
-/* Messages have moved without the thread that serves the streams: those that sleep look again. */
-void kolo_stream_rouse(void);
-/* Wait until no thread serves a stream, or sleeps on the communicator's bell. Then no thread is
- * inside a call that has left its queue. */
-void kolo_stream_rest(const struct kolo_comm *comm);
 
 #endif

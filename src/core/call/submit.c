@@ -4,6 +4,7 @@
 #include "core/call/call.h"
 #include "core/call/fast_path.h"
 #include "core/call/parts.h"
+#include "core/call/progress.h"
 #include "core/call/queue.h"
 #include "core/health/gone.h"
 #include "core/health/watchdog.h"
@@ -142,7 +143,7 @@ void kolo_call_drain(struct kolo_comm *c)
         kolo_pauses_make(&pauses, 0);
         kolo_wait_progress(&c->links.exec_env, &progressed_us);
     }
-    kolo_stream_rest(c); /* no thread is inside a call of c any more */
+    kolo_progress_rest(c); /* no thread is inside a call of c any more */
     const double deadline = kolo_now_us() + c->options.timeout_ms * 1e3;
     while (kolo_p2p_leaves_behind(c) && kolo_comm_error(c) == KOLO_OK &&
            kolo_p2p_progress(c) == KOLO_OK && kolo_now_us() < deadline) {
