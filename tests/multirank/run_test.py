@@ -373,6 +373,14 @@ def test_command():
     check(kolo()[0] == 2, "without a command the list comes with status 2")
     status, out, _ = kolo("help")
     check(status == 0 and b"  topo " in out, "kolo help prints the list", out)
+    for command in ("run", "ps", "plan", "sim", "topo", "log", "doctor", "tune", "env"):
+        status, out, err = kolo(command, "--no-such")
+        check((status, out, err.count("\n")) == (2, b"", 1) and err.startswith(f"kolo {command}: ") and
+              "--no-such" in err, f"kolo {command} refuses an unknown option in one line", status, out, err)
+    status, out, _ = kolo("help", "run")
+    check(status == 0 and out.startswith(b"Usage: kolo run"), "kolo help run describes it", out)
+    status, _, err = kolo("help", "dance")
+    check(status == 2 and 'no command "dance"' in err, "kolo help knows no other commands", err)
     status, out, _ = kolo("version")
     check(status == 0 and re.fullmatch(rb"kolo \d+\.\d+\.\d+\n", out),
           "kolo version prints it", out)
