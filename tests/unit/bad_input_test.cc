@@ -222,6 +222,12 @@ TEST_F(BadInput, ConfigurationsAreChecked)
     setenv("KOLO_DETERMINISTIC", "yes", 1);
     Refused(kolo_comm_create_local(2, &config, made), {"KOLO_DETERMINISTIC is \"yes\"", "0 to 1"});
     unsetenv("KOLO_DETERMINISTIC");
+    setenv("KOLO_VERIFY", "yes", 1);
+    Refused(kolo_comm_create_local(2, &config, made), {"KOLO_VERIFY is \"yes\"", "0 to 1"});
+    unsetenv("KOLO_VERIFY");
+    setenv("KOLO_ISA", "sse4", 1);
+    Refused(kolo_comm_create_local(2, &config, made), {"KOLO_ISA is \"sse4\"", "generic, avx2"});
+    unsetenv("KOLO_ISA");
     config.transport = "pigeon";
     Refused(kolo_comm_create_local(2, &config, made), {"no transport", "pigeon"});
     EXPECT_EQ(nullptr, made[0]);
