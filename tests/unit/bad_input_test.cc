@@ -85,6 +85,7 @@ TEST_F(BadInput, NullArgumentsAreNamed)
     Refused(kolo_comm_create_local(2, nullptr, nullptr), {"out is NULL"});
     Refused(kolo_comm_create(nullptr, 1, 0, nullptr, &none), {"id is NULL"});
     Refused(kolo_mem_alloc(8, nullptr), {"out is NULL"});
+    Refused(kolo_comm_error(nullptr), {"comm is NULL"});
     Refused(kolo_stream_create(nullptr), {"out is NULL"});
     Refused(kolo_stream_sync(nullptr), {"stream is NULL"});
     Refused(kolo_all_gatherv(in_, out_, nullptr, nullptr, KOLO_INT32, comm_[0], nullptr),
