@@ -133,6 +133,19 @@ static kolo_status make_id(struct kolo_comm *comm, struct kolo_id *id, struct pe
     return status;
 }
 
+/* Read the least bandwidth that the environment asks for; -1: none. A wrong one must not pass. */
+static bool read_least(const struct perf_collective *collective, double *out)
+{
+    const char *text = getenv("KOLO_TESTS_MIN_BW");
+    *out = -1;
+    if (text == NULL || *text == '\0' || perf_real_of(text, 0, 1L << 40, out)) {
+        return true;
+    }
+    fprintf(stderr, "%s: KOLO_TESTS_MIN_BW is \"%s\"; it must be a number of GB/s\n",
+            collective->name, text);
+    return false;
+}
+
 int perf_main(const struct perf_collective *collective, int argc, char **argv)
 {
     struct perf_rank rank = {.collective = collective, .argc = argc, .argv = argv};
@@ -143,6 +156,9 @@ int perf_main(const struct perf_collective *collective, int argc, char **argv)
         return PERF_EXIT_OPTION;
     default:
         break;
+    }
+    if (!read_least(collective, &rank.summary.busbw_min)) {
+        return PERF_EXIT_OPTION;
     }
     const struct kolo_config config = config_of(&rank.options);
     const kolo_status status = kolo_comm_create_env(&config, &rank.comm);

@@ -360,8 +360,6 @@ static void tidy(struct perf_rank *rank)
 
 int perf_sweep(struct perf_rank *rank)
 {
-    const char *wanted = getenv("KOLO_TESTS_MIN_BW");
-    rank->summary.busbw_min = wanted != NULL ? strtod(wanted, NULL) : -1;
     bool going = prepare(rank);
     const bool runs = rank->collective->runs == NULL || rank->collective->runs(rank->nranks);
     if (going && !runs && rank->rank == 0) {

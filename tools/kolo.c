@@ -33,7 +33,7 @@ static const struct {
     {"tune", kolo_tool_tune, "measure the algorithms, write the best choices, and explain them"},
     {"env", kolo_tool_env, "show the variables that kolo reads, and their values"},
     {"version", run_version, "print the library's version"},
-    {"help", run_help, "print this list"},
+    {"help", run_help, "print this list, or describe a command: kolo help COMMAND"},
 };
 
 static void list_commands(FILE *to)
@@ -63,15 +63,24 @@ static int run_version(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    char asks[] = "--help";
+    char *of_help[] = {argc > 2 ? argv[2] : NULL, asks, NULL};
     const char *name = argc > 1 ? argv[1] : "";
+    char **args = argv + 1;
+    int nargs = argc - 1;
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
         name = "help";
     } else if (strcmp(name, "--version") == 0) {
         name = "version";
     }
+    if (strcmp(name, "help") == 0 && argc > 2) {
+        name = argv[2];
+        args = of_help;
+        nargs = 2;
+    }
     for (size_t i = 0; i < KOLO_LENGTH(commands); i++) {
         if (strcmp(name, commands[i].name) == 0) {
-            return commands[i].run(argc - 1, argv + 1);
+            return commands[i].run(nargs, args);
         }
     }
     if (argc > 1) {

@@ -10,6 +10,7 @@
 #include "plan/verify/verify.h"
 #include "plugin/catalogue.h"
 #include "tools/layout.h"
+#include "tools/output.h"
 #include "topology/draw/lines.h"
 
 #include <errno.h>
@@ -53,8 +54,8 @@ static const char usage[] =
 
 static int fail_usage(const char *what, const char *value)
 {
-    (void)fprintf(stderr, "kolo plan: %s%s%s\n%s", what, value != NULL ? ": " : "",
-                  value != NULL ? value : "", usage);
+    (void)fprintf(stderr, "kolo plan: %s%s%s (see kolo plan --help)\n", what,
+                  value != NULL ? ": " : "", value != NULL ? value : "");
     return 2;
 }
 
@@ -94,12 +95,9 @@ static int take_option(int option, const char *value, struct plan_options *o)
     case 'p':
         o->price = true;
         return 0;
-    case 'h':
+    default:
         o->help = true;
         return 0;
-    default:
-        (void)fputs(usage, stderr); /* getopt has reported the error */
-        return 2;
     }
 }
 
@@ -114,7 +112,12 @@ static int parse_options(int argc, char **argv, struct plan_options *o)
         {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
     int option;
     optind = 1;
-    while ((option = getopt_long(argc, argv, "n:r:b:s:P:g:t:lvph", options, NULL)) != -1) {
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, ":n:r:b:s:P:g:t:lvph", options, NULL)) != -1) {
+        if (option == '?' || option == ':') {
+            (void)kolo_option_refuse("kolo plan", argc, argv, option);
+            return 2;
+        }
         const int bad = take_option(option, optarg, o);
         if (bad != 0) {
             return bad;
@@ -130,7 +133,7 @@ static int parse_options(int argc, char **argv, struct plan_options *o)
         return 0;
     }
     if (o->name == NULL && o->plugin == NULL) {
-        return fail_usage("which algorithm? see kolo plan --list", NULL);
+        return fail_usage("which algorithm? kolo plan --list has them", NULL);
     }
     if (o->nranks == 0) {
         return fail_usage("how many ranks? -n N", NULL);
@@ -158,7 +161,8 @@ static bool has_plan(const struct kolo_algo *algo, int nranks)
     return found;
 }
 
-/* Add "any", or the numbers of ranks up to 64 that have a plan. */
+/* Add "any", or the numbers of ranks up to 64 that have a plan. None has, of an algorithm that needs
+ * rings or trees planned on GPUs. */
 static void list_ranks(const struct kolo_algo *algo, struct kolo_text *out)
 {
     int first = 0;
@@ -192,7 +196,7 @@ static void list_algo(const struct kolo_algo *algo, const struct plan_options *o
     }
     list_ranks(algo, &ranks);
     (void)printf("%-26s %-14s %-16s %s\n", algo->base.name, kolo_coll_title(algo->coll),
-                 ranks.chars != NULL ? ranks.chars : "none", algo->source);
+                 ranks.chars != NULL ? ranks.chars : "planned GPUs", algo->source);
     kolo_text_free(&ranks);
 }
 
@@ -361,7 +365,7 @@ static int show_choice(enum kolo_coll coll, const struct plan_options *o,
 {
     struct kolo_text text = {0};
     if (layout->place == NULL) {
-        return fail_usage("of a collective, where are its ranks? --groups or --topo", o->name);
+        return fail_usage("where are the ranks? --groups or --topo, with the collective", o->name);
     }
     const size_t bytes = coll == KOLO_COLL_BARRIER ? 0 : o->bytes;
     if (kolo_tool_layout_choose(layout, coll, bytes, &text) != KOLO_OK) {

@@ -7,6 +7,7 @@
 #include "tools/ps.h"
 
 #include "core/failure/flight_recorder.h"
+#include "tools/output.h"
 #include "util/escape.h"
 
 #include <dirent.h>
@@ -349,12 +350,6 @@ static const char usage[] =
     "Exit status: 0 if any rank was found, else 1.\n";
 // clang-format on
 
-static int print_usage(FILE *to, int status)
-{
-    (void)fputs(usage, to);
-    return status;
-}
-
 /* Look twice at all communicators. */
 static bool look_twice(struct found *all)
 {
@@ -401,9 +396,15 @@ int kolo_tool_ps(int argc, char **argv)
     bool job = false;
     const char *json = NULL;
     optind = 1;
-    while ((c = getopt_long(argc, argv, "h", options, NULL)) >= 0) {
+    opterr = 0;
+    while ((c = getopt_long(argc, argv, ":h", options, NULL)) >= 0) {
+        if (c == 'h') {
+            (void)fputs(usage, stdout);
+            return 0;
+        }
         if (c != 'j' && c != 'o') {
-            return print_usage(c == 'h' ? stdout : stderr, c == 'h' ? 0 : 2);
+            (void)kolo_option_refuse("kolo ps", argc, argv, c);
+            return 2;
         }
         job = job || c == 'j';
         json = c == 'o' ? optarg : json;

@@ -7,7 +7,8 @@
  * A compressed call encodes its input, moves the codes by a plan, and decodes the result. In a
  * reduction the inputs of an element are decoded, added in float32, and the sum is encoded once, by
  * one rank for all or by each rank in the same order; all ranks decode the same codes. So a number is
- * encoded once in an all-gather and twice in a reduction, whatever the number of ranks is. Only plans of which this is proved run compressed.
+ * encoded once in an all-gather and twice in a reduction, whatever the number of ranks is. Only plans
+ * of which this is proved run compressed.
  *
  * Encoding pays where links are slow. A call for which it does not pay goes uncompressed, by the
  * predicted times of both. KOLO_CODEC=always or never takes precedence; KOLO_DEBUG=INFO logs the

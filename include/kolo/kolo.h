@@ -239,7 +239,9 @@ KOLO_CHECK kolo_status kolo_id_create(struct kolo_id *out);
 
 /* Join ranks to a communicator: the caller as `rank` of `nranks` (1 <= nranks, 0 <= rank < nranks,
  * each rank once). Returns when all ranks have joined. `config` may be NULL. Errors: INVALID,
- * TIMEOUT (some rank did not join), PEER (a rank failed while it joined), SYSTEM, VERSION. */
+ * UNSUPPORTED (config.device; an id that another host cannot use), MISMATCH (the ranks differ in an
+ * option that all must share), TIMEOUT (some rank did not join), PEER (a rank failed while it
+ * joined), SYSTEM, VERSION. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_create(const struct kolo_id *id, int nranks, int rank,
                                         const struct kolo_config *config, struct kolo_comm **out);
@@ -253,7 +255,8 @@ KOLO_CHECK kolo_status kolo_comm_create_env(const struct kolo_config *config,
                                             struct kolo_comm **out);
 
 /* Create all ranks of a communicator in this process. out[nranks] gets one handle for each rank.
- * Each is used by a thread of its own, or all by one thread in groups. Errors: INVALID, SYSTEM. */
+ * Each is used by a thread of its own, or all by one thread in groups. Errors: INVALID, UNSUPPORTED
+ * (config.device), SYSTEM. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_create_local(int nranks, const struct kolo_config *config,
                                               struct kolo_comm *out[]);
@@ -274,12 +277,12 @@ int kolo_comm_rank(const struct kolo_comm *comm);
 /* The number of ranks of a communicator; -1 for NULL. */
 KOLO_EXPORT
 int kolo_comm_size(const struct kolo_comm *comm);
-/* The error that ended this communicator, or KOLO_OK. Any thread may call it. */
+/* The error that ended this communicator, or KOLO_OK; INVALID for NULL. Any thread may call it. */
 KOLO_EXPORT
 kolo_status kolo_comm_error(const struct kolo_comm *comm);
-/* The failure that ended this communicator. The caller sets out->size. On one host all ranks give
- * the same answer: that of the first rank that detected a failure. Any thread may call it. Errors:
- * INVALID. */
+/* The failure that ended this communicator. The caller sets out->size. While there is none,
+ * out->status is KOLO_OK. On one host all ranks give the same answer: that of the first rank that
+ * detected a failure. Any thread may call it. Errors: INVALID. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_failure(struct kolo_comm *comm, struct kolo_failure *out);
 
@@ -394,7 +397,7 @@ KOLO_CHECK kolo_status kolo_all_to_allv(const void *send, const size_t *send_cou
 /* Send elements to rank `peer`. Sends match the peer's kolo_recv() calls in the order of the calls,
  * on any streams; a stream that has earlier calls to complete delays its own. Sends and receives
  * progress independently of collectives and of each other. In a group, sends and receives never
- * wait for one another. */
+ * wait for one another. Errors: INVALID. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_send(const void *buf, size_t count, enum kolo_type type, int peer,
                                  struct kolo_comm *comm, kolo_stream stream);

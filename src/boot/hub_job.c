@@ -349,8 +349,8 @@ void kolo_hub_time_out(struct kolo_hub *hub, struct kolo_conn *conn)
     }
     if (hub->nunproven > 0) {
         (void)snprintf(strangers, sizeof strangers,
-                       "; %d connections did not prove the secret, the last as rank %d",
-                       hub->nunproven, hub->unproven_rank);
+                       "; %d connection%s did not prove the secret, the last as rank %d",
+                       hub->nunproven, hub->nunproven == 1 ? "" : "s", hub->unproven_rank);
     }
     const enum kolo_hub_pick late = hub->complete ? KOLO_HUB_MISSING : KOLO_HUB_ABSENT;
     kolo_hub_list(hub, late, list);

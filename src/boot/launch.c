@@ -273,13 +273,14 @@ kolo_status kolo_launch_detect(struct kolo_launch *out)
     return KOLO_OK;
 }
 
-kolo_status kolo_launch_next(struct kolo_launch *out)
+kolo_status kolo_launch_next(int timeout_ms, struct kolo_launch *out)
 {
     static _Atomic unsigned count;
     struct kolo_launch found;
     KOLO_TRY(kolo_launch_detect(&found));
     const size_t len = strlen(found.meet.name);
     found.number = atomic_fetch_add(&count, 1);
+    found.timeout_ms = timeout_ms;
     (void)snprintf(found.meet.name + len, sizeof found.meet.name - len, "#%u", found.number);
     if (found.several && found.nranks > 1) {
         KOLO_TRY(kolo_launch_hosts(&found));

@@ -13,6 +13,7 @@ struct kolo_launch {
     bool served;          /* rank 0 runs the meeting already: it made an id */
     const char *id_file;  /* KOLO_ID_FILE if it is used, else NULL */
     unsigned number;      /* the communicator's number in the job, from 0 */
+    int timeout_ms;       /* for waits for the id and for the name of rank 0's host */
     const char *launcher; /* for the log: "kolo run", "torchrun", ..., "no launcher" */
 };
 
@@ -34,8 +35,9 @@ KOLO_CHECK kolo_status kolo_launch_detect(struct kolo_launch *out);
  *   KOLO_ID_FILE   a file on a file system that they share
  *   KOLO_PORT      with MASTER_ADDR (torchrun) and KOLO_SECRET
  *   PMIx, PMI-2    of mpirun or srun
+ * A wait for a file, or for the address of a host's name, ends after `timeout_ms`.
  * Errors: as above; INVALID if none of these is set; errors of passing the id. */
-KOLO_CHECK kolo_status kolo_launch_next(struct kolo_launch *out);
+KOLO_CHECK kolo_status kolo_launch_next(int timeout_ms, struct kolo_launch *out);
 /* The communicator is created, or has failed: no rank needs the meeting point any more. */
 void kolo_launch_done(const struct kolo_launch *launch);
 

@@ -315,10 +315,7 @@ static kolo_status join_hub(struct kolo_boot *boot, bool host_hub)
             return st;
         }
         if (kolo_now_us() + pause_us >= boot->deadline_us) {
-            return kolo_fail(KOLO_ERR_TIMEOUT,
-                             "rank %d: nobody answered at meeting point '%s' in %d ms: rank 0, or "
-                             "the process that made the id, has not come",
-                             boot->rank, boot->meet.name, boot->timeout_ms);
+            return kolo_boot_nobody(&boot->meet, boot->rank, boot->timeout_ms);
         }
         KOLO_TRY(check_parent(boot));
         (void)usleep(pause_us);

@@ -53,6 +53,18 @@ kolo_status kolo_boot_no_answer(const struct kolo_meet *meet, int host_rank, int
                      meet->name, rank, timeout_ms, host);
 }
 
+kolo_status kolo_boot_nobody(const struct kolo_meet *meet, int rank, int timeout_ms)
+{
+    char place[KOLO_INET_TEXT] = "", shown[KOLO_INET_TEXT + 3] = "";
+    if (meet->place.family != 0) {
+        (void)snprintf(shown, sizeof shown, " (%s)", kolo_inet_name(&meet->place, place));
+    }
+    return kolo_fail(KOLO_ERR_TIMEOUT,
+                     "rank %d: nobody answered at meeting point '%s'%s in %d ms: rank 0, or the "
+                     "process that made the id, has not come",
+                     rank, meet->name, shown, timeout_ms);
+}
+
 uint32_t kolo_boot_name_hash(const struct kolo_meet *meet)
 {
     return (uint32_t)kolo_hash(0, meet->name, strnlen(meet->name, sizeof meet->name));

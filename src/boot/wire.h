@@ -113,6 +113,7 @@ KOLO_CHECK kolo_status kolo_boot_no_crypto(void);
 KOLO_CHECK kolo_status kolo_boot_other_secret(const struct kolo_meet *meet, int rank);
 KOLO_CHECK kolo_status kolo_boot_no_answer(const struct kolo_meet *meet, int host_rank, int rank,
                                            int timeout_ms);
+KOLO_CHECK kolo_status kolo_boot_nobody(const struct kolo_meet *meet, int rank, int timeout_ms);
 uint32_t kolo_boot_name_hash(const struct kolo_meet *meet);
 struct kolo_boot_header kolo_boot_header_make(enum kolo_boot_type type, uint32_t seq, size_t len);
 

@@ -49,6 +49,14 @@ static kolo_status choose_codecs(enum kolo_codec_rule *out)
     return KOLO_OK;
 }
 
+/* The kernels are the process's, and read the variable themselves. */
+static kolo_status check_isa(void)
+{
+    static const char *const words[] = {"generic", "avx2", "avx512"};
+    int isa = 0;
+    return kolo_env_word("KOLO_ISA", words, (int)KOLO_LENGTH(words), &isa);
+}
+
 static kolo_status check_config(const struct kolo_comm *c)
 {
     if (c->options.deterministic != 0 && c->options.deterministic != 1) {
@@ -110,6 +118,8 @@ kolo_status kolo_comm_configure(struct kolo_comm *c, const struct kolo_config *g
     KOLO_TRY(kolo_options_timeout(given, &c->options.timeout_ms));
     KOLO_TRY(choose_stores(&c->options.store_rule));
     KOLO_TRY(choose_codecs(&c->options.codec_rule));
+    KOLO_TRY(choose_int(KOLO_UNSET, "KOLO_VERIFY", 0, 1, 0, &c->options.verifies));
+    KOLO_TRY(check_isa());
     c->options.cuda_ordinal = config.device == KOLO_UNSET ? KOLO_HOST : config.device;
     c->options.algo_text = choose_text(config.algo, "KOLO_ALGO", "");
     c->options.transport_text = choose_text(config.transport, "KOLO_TRANSPORT", "");

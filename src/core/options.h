@@ -18,6 +18,7 @@ struct kolo_options {
     void *progress_arg;
     enum kolo_store store_rule; /* UNKNOWN: store kinds are measured */
     enum kolo_codec_rule codec_rule;
+    int verifies; /* 1: each plan is proved before its first use */
 };
 
 #endif

@@ -35,7 +35,7 @@ static bool are_right(const struct card *cards, int nranks, int round)
 static kolo_status meet(int round, struct kolo_launch *launch)
 {
     struct kolo_boot *boot = NULL;
-    KOLO_TRY(kolo_launch_next(launch));
+    KOLO_TRY(kolo_launch_next(TIMEOUT_MS, launch));
     const int nranks = launch->nranks;
     const struct card mine = {launch->rank, round, kolo_host_id(), kolo_process_id()};
     struct card *all = calloc((size_t)nranks, sizeof *all);

@@ -148,6 +148,9 @@ def refused():
     status, table, _ = processes("all_reduce_perf", *SWEEP, KOLO_TESTS_MIN_BW="1000000")
     check(status == 7 and "FAILED" in table, "a sweep slower than KOLO_TESTS_MIN_BW exits 7",
           f"status {status}", *table.splitlines()[-5:])
+    status, table, errors = processes("all_reduce_perf", *SWEEP, KOLO_TESTS_MIN_BW="fast")
+    check(status == 2 and table == "" and 'KOLO_TESTS_MIN_BW is "fast"' in errors,
+          "a KOLO_TESTS_MIN_BW that is no number is refused", f"status {status}", *lines(table, errors))
 
 
 def as_json():

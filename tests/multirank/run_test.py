@@ -70,13 +70,26 @@ def read_until(fd, pattern):
     return got
 
 
-def is_alive(pid):
-    """Whether the process runs (a zombie does not)."""
+def state_of(pid):
+    """The letter of the process's state; none if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+            return file.read().rsplit(")", 1)[1].split()[0]
     except OSError:
-        return False
+        return ""
+
+
+def is_alive(pid):
+    """Whether the process runs (a zombie does not)."""
+    return state_of(pid) not in ("", "Z")
+
+
+def comes_to(pid, state):
+    """Whether the process comes to this state within the limit."""
+    deadline = time.monotonic() + LIMIT_S
+    while state_of(pid) != state and time.monotonic() < deadline:
+        os.sched_yield()
+    return state_of(pid) == state
 
 
 def are_gone(pids):
@@ -210,6 +223,13 @@ def test_signals():
     process.send_signal(signal.SIGTERM)
     status, _, err = ended(process)
     check(status == 137, "the second signal kills", status, err)
+    process = start(2, "echo pid $$; kill -STOP $$; exec sleep 1000")
+    out = read_until(process.stdout.fileno(), rb"pid \d+\n(.*\n)*.*pid \d+\n")
+    stopped = [int(pid) for pid in re.findall(rb"pid (\d+)", out)]
+    check(all(comes_to(pid, "T") for pid in stopped), "both ranks have stopped", stopped)
+    process.send_signal(signal.SIGTERM)
+    status, _, err = ended(process)
+    check(status == 143, "one signal ends stopped ranks, too", status, err)
 
 
 def test_timeout():
@@ -353,6 +373,14 @@ def test_command():
     check(kolo()[0] == 2, "without a command the list comes with status 2")
     status, out, _ = kolo("help")
     check(status == 0 and b"  topo " in out, "kolo help prints the list", out)
+    for command in ("run", "ps", "plan", "sim", "topo", "log", "doctor", "tune", "env"):
+        status, out, err = kolo(command, "--no-such")
+        check((status, out, err.count("\n")) == (2, b"", 1) and err.startswith(f"kolo {command}: ") and
+              "--no-such" in err, f"kolo {command} refuses an unknown option in one line", status, out, err)
+    status, out, _ = kolo("help", "run")
+    check(status == 0 and out.startswith(b"Usage: kolo run"), "kolo help run describes it", out)
+    status, _, err = kolo("help", "dance")
+    check(status == 2 and 'no command "dance"' in err, "kolo help knows no other commands", err)
     status, out, _ = kolo("version")
     check(status == 0 and re.fullmatch(rb"kolo \d+\.\d+\.\d+\n", out),
           "kolo version prints it", out)

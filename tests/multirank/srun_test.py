@@ -156,7 +156,7 @@ def is_right(ran):
 def check_jobs(slurm):
     sweep = [ALL_REDUCE, "-b", "8", "-e", "64K", "-f", "64", "-n", "5"]
     ran = slurm.run(["srun", "-n", "4", "--mpi=pmi2", *sweep], KOLO_DEBUG="INFO")
-    check(is_right(ran) and "launched by srun: rank 0 of 4" in ran.stdout,
+    check(is_right(ran) and "started by srun: rank 0 of 4" in ran.stdout,
           "srun -n 4 --mpi=pmi2: the ranks find each other, and their sums are right",
           *ran.stdout.splitlines()[-8:], ran.stderr[-600:], *slurm.said())
     ran = slurm.run(["srun", "-n", "3", "--mpi=none", *sweep])

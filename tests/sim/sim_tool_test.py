@@ -183,7 +183,7 @@ def test_bootstrap():
 def test_refusals():
     for words in ((), ("allreduce",), ("--bootstrap",), ("--bootstrap", "allreduce", "-n", "4"),
                   ("nothing", "-n", "4"), ("allreduce", "-n", "0"), ("allreduce", "-n", "4", "-r", "4"),
-                  ("allreduce", "-n", "4", "--no-such"),
+                  ("allreduce", "-n", "4", "--no-such"), ("allreduce", "-n", "4", "-a", "no-such"),
                   ("allreduce", "-n", "4", "-e", "2T"), ("allreduce", "broadcast", "-n", "4")):
         done = sim(*words)
         tap.check(done.returncode == 2 and done.stderr and not done.stdout, f"refused: kolo sim {' '.join(words)}",

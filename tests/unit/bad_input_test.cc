@@ -85,6 +85,7 @@ TEST_F(BadInput, NullArgumentsAreNamed)
     Refused(kolo_comm_create_local(2, nullptr, nullptr), {"out is NULL"});
     Refused(kolo_comm_create(nullptr, 1, 0, nullptr, &none), {"id is NULL"});
     Refused(kolo_mem_alloc(8, nullptr), {"out is NULL"});
+    Refused(kolo_comm_error(nullptr), {"comm is NULL"});
     Refused(kolo_stream_create(nullptr), {"out is NULL"});
     Refused(kolo_stream_sync(nullptr), {"stream is NULL"});
     Refused(kolo_all_gatherv(in_, out_, nullptr, nullptr, KOLO_INT32, comm_[0], nullptr),
@@ -222,6 +223,12 @@ TEST_F(BadInput, ConfigurationsAreChecked)
     setenv("KOLO_DETERMINISTIC", "yes", 1);
     Refused(kolo_comm_create_local(2, &config, made), {"KOLO_DETERMINISTIC is \"yes\"", "0 to 1"});
     unsetenv("KOLO_DETERMINISTIC");
+    setenv("KOLO_VERIFY", "yes", 1);
+    Refused(kolo_comm_create_local(2, &config, made), {"KOLO_VERIFY is \"yes\"", "0 to 1"});
+    unsetenv("KOLO_VERIFY");
+    setenv("KOLO_ISA", "sse4", 1);
+    Refused(kolo_comm_create_local(2, &config, made), {"KOLO_ISA is \"sse4\"", "generic, avx2"});
+    unsetenv("KOLO_ISA");
     config.transport = "pigeon";
     Refused(kolo_comm_create_local(2, &config, made), {"no transport", "pigeon"});
     EXPECT_EQ(nullptr, made[0]);

@@ -497,6 +497,13 @@ TEST(Boot, WithoutAHubTheTimeoutSaysSo)
     ExpectAll({Join(FreshMeet(), {1, 2, kShortMs}, false)}, KOLO_ERR_TIMEOUT, "nobody answered");
 }
 
+TEST(Boot, TheTimeoutOfARankOnAnotherHostNamesTheAddress)
+{
+    kolo_meet meet = FreshMeet();
+    ASSERT_EQ(KOLO_OK, kolo_inet_find("127.0.0.1", 1, &meet.place)); /* nothing listens there */
+    ExpectAll({Join(meet, {1, 2, kShortMs}, false)}, KOLO_ERR_TIMEOUT, "(127.0.0.1<1>) in 150 ms");
+}
+
 TEST(Boot, ARankWithAnotherSecretIsRefusedAndDoesNotDisturb)
 {
     const kolo_meet meet = FreshMeet();

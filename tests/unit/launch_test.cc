@@ -18,6 +18,8 @@ namespace
 
 using Environment = std::map<std::string, std::string>;
 
+constexpr int kTimeoutMs = 50;
+
 /* The environment is the given one and nothing else while this lives. */
 class OnlyThese
 {
@@ -184,8 +186,8 @@ TEST(Launch, EachCallMeetsAtAPlaceOfItsOwn)
     const OnlyThese these(kKolo);
     kolo_launch first = {};
     kolo_launch second = {};
-    ASSERT_EQ(KOLO_OK, kolo_launch_next(&first));
-    ASSERT_EQ(KOLO_OK, kolo_launch_next(&second));
+    ASSERT_EQ(KOLO_OK, kolo_launch_next(kTimeoutMs, &first));
+    ASSERT_EQ(KOLO_OK, kolo_launch_next(kTimeoutMs, &second));
     EXPECT_STRNE(first.meet.name, second.meet.name);
 }
 
@@ -222,7 +224,7 @@ kolo_launch Next(const Environment &environment, kolo_status status)
 {
     const OnlyThese these(environment);
     kolo_launch launch = {};
-    EXPECT_STREQ(kolo_status_name(status), kolo_status_name(kolo_launch_next(&launch)))
+    EXPECT_STREQ(kolo_status_name(status), kolo_status_name(kolo_launch_next(kTimeoutMs, &launch)))
         << kolo_error_text();
     return launch;
 }
@@ -266,6 +268,15 @@ TEST(Launch, RanksOfSeveralHostsMeetAtTheRootThatTheyWereGiven)
     for (const char *root : {"10.1.2.3", ":29600", "10.1.2.3:", "10.1.2.3:0", "10.1.2.3:65536"}) {
         (void)Next(With(kTorch, With(kTwoHosts, {{"KOLO_ROOT", root}})), KOLO_ERR_INVALID);
     }
+}
+
+TEST(Launch, AFileThatDoesNotComeIsWaitedForAsLongAsTheCallerSays)
+{
+    (void)Next(With(kTorch, With(kTwoHosts, {{"RANK", "1"},
+                                             {"KOLO_ID_FILE", "/nonexistent/id"},
+                                             {"KOLO_TIMEOUT_MS", "1000000"}})),
+               KOLO_ERR_TIMEOUT);
+    EXPECT_NE(nullptr, strstr(kolo_error_text(), "did not come in 50 ms")) << kolo_error_text();
 }
 
 TEST(Launch, ASecretIsSixtyFourHexadecimalDigits)

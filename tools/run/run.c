@@ -53,6 +53,7 @@ static void on_end(int number)
 {
     const int saved = errno;
     signal_groups(shared.caught != 0 ? SIGKILL : number);
+    signal_groups(SIGCONT); /* a stopped rank would not notice */
     shared.caught = number;
     wake_up();
     errno = saved;

@@ -195,6 +195,18 @@ static bool wants(const struct sim_options *o, const struct kolo_algo *algo,
            strcmp(o->algo, algo->base.name) == 0;
 }
 
+/* Whether the collective has an algorithm of the wanted name. */
+static bool has_wanted(const struct sim_options *o, enum kolo_coll coll)
+{
+    for (int i = 0; i < kolo_algo_count_all(); i++) {
+        const struct kolo_algo *algo = kolo_algo_at(i);
+        if (algo->coll == coll && wants(o, algo, algo)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static struct sim_row *add_row(struct sim_sweep *sweep)
 {
     struct sim_row *grown = kolo_grow(sweep->row, sweep->nrows, &sweep->cap, sizeof *grown);
@@ -411,6 +423,9 @@ int kolo_tool_sim(int argc, char **argv)
     if (kolo_plugins_load() != KOLO_OK ||
         sim_machine_open(o.machine, (int)o.per_host, &machine) != KOLO_OK) {
         return fail_library();
+    }
+    if (!o.replay && !o.bootstrap && !has_wanted(&o, sweep.coll)) {
+        return fail_usage("kolo plan --list has no such algorithm of the collective", o.algo);
     }
     if (o.bootstrap) {
         return sim_bootstrap(&machine, machine_name(&o), (int)o.nranks, o.json);

@@ -128,8 +128,8 @@ static kolo_status fail_format(const char *path, const char *bytes, size_t len)
     return fail_file(path, root != NULL && is_called(root, "graphs")
                                ? "it is NCCL's graph XML, which holds rings and trees, not a "
                                  "machine (kolo topo shows it)"
-                               : "it is none of: hwloc XML 2, NCCL or RCCL topology XML, the text "
-                                 "of nvidia-smi topo -m, kolo's own dump");
+                               : "it is none of: hwloc XML 2 or 3, NCCL or RCCL topology XML, the "
+                                 "text of nvidia-smi topo -m, kolo's own dump");
 }
 
 bool kolo_graphs_is(const char *bytes, size_t len)

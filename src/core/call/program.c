@@ -40,8 +40,7 @@ kolo_status kolo_call_find_plan(struct kolo_comm *c, const struct kolo_algo *alg
         struct kolo_plan *plan = NULL;
         KOLO_TRY(kolo_plan_build(
             algo, &shape, c->ranks.nranks <= KOLO_WHOLE_PLAN_RANKS ? -1 : c->ranks.rank, &plan));
-        const char *verify = kolo_env("KOLO_VERIFY");
-        const bool proved = verify != NULL && strcmp(verify, "0") != 0 && plan->only < 0;
+        const bool proved = c->options.verifies != 0 && plan->only < 0;
         kolo_status st = proved ? kolo_verify_plan(plan) : KOLO_OK;
         found = malloc(sizeof *found);
         if (st == KOLO_OK && found == NULL) {

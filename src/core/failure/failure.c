@@ -368,7 +368,7 @@ void kolo_comm_abort(struct kolo_comm *comm)
 kolo_status kolo_comm_error(const struct kolo_comm *comm)
 {
     if (comm == NULL) {
-        return KOLO_ERR_INVALID;
+        return kolo_fail(KOLO_ERR_INVALID, "comm is NULL");
     }
     const int own = atomic_load_explicit(&comm->failure.error, memory_order_acquire);
     const struct kolo_head *head = &comm->links.exec_env.region[comm->ranks.rank]->head;

@@ -47,7 +47,8 @@ static void say_state(const struct kolo_comm *c, int q, bool message, char *out,
         (void)snprintf(out, room, "which does not answer");
     } else if (begun < mine) {
         kolo_say_call(c, q, begun, call, sizeof call);
-        (void)snprintf(out, room, "which has not made that call; its last was %s", call);
+        (void)snprintf(out, room, "which has not made that call; %s %s",
+                       begun > 0 ? "its last was" : "it has made", call);
     } else {
         (void)snprintf(out, room, "which has made that call, too, and does not go on");
     }
@@ -75,7 +76,7 @@ static kolo_status say_late(struct kolo_comm *c, int peer, int last, int limit_m
 {
     const bool message = wait == WAIT_MESSAGE;
     char mine[128], state[200], who[48];
-    (void)snprintf(mine, sizeof mine, message ? "for a message" : "to connect");
+    (void)snprintf(mine, sizeof mine, message ? "for a message," : "to connect");
     if (wait == WAIT_CALL) {
         char call[120];
         kolo_say_call(c, c->ranks.rank, kolo_comm_calls(c), call, sizeof call);
@@ -90,7 +91,8 @@ static kolo_status say_late(struct kolo_comm *c, int peer, int last, int limit_m
     }
     if (last < 0) {
         return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d waited %d ms %s%s", c->ranks.rank, limit_ms,
-                         mine, message ? " from any rank" : " it is not known for whom");
+                         message ? "for a message" : mine,
+                         message ? " from any rank" : " it is not known for whom");
     }
     kolo_say_rank(c, last, who, sizeof who);
     say_state(c, last, wait != WAIT_CALL, state, sizeof state);

@@ -30,13 +30,14 @@ void kolo_look_lose_rank(struct kolo_comm *c, int q, bool lives)
     if (was_lost || !is_here) {
         return; /* it has left, or may have left, or never came, which the rendezvous reports */
     }
+    const uint64_t begun = atomic_load(&slot->begun);
     kolo_say_rank(c, q, who, sizeof who);
-    kolo_say_call(c, q, atomic_load(&slot->begun), call, sizeof call);
-    (void)kolo_fail(KOLO_ERR_PEER, "%s %s; the last that it had begun was %s", who,
+    kolo_say_call(c, q, begun, call, sizeof call);
+    (void)kolo_fail(KOLO_ERR_PEER, "%s %s; %s%s", who,
                     lives ? "is gone: its process lives, but has closed the descriptors of kolo or "
                             "become another program"
                           : "died: its process ended without kolo_comm_destroy()",
-                    call);
+                    begun > 0 ? "the last that it had begun was " : "it had begun ", call);
     (void)kolo_failure_end(c, KOLO_ERR_PEER, q);
 }
 

@@ -393,12 +393,12 @@ kolo_status kolo_comm_create_env(const struct kolo_config *config, struct kolo_c
 {
     KOLO_UNCANCELLED;
     struct kolo_launch launch;
+    int timeout_ms = 0;
     if (out == NULL) {
         return kolo_fail(KOLO_ERR_INVALID, "out is NULL");
     }
-    KOLO_TRY(kolo_launch_next(&launch));
-    KOLO_LOG(INFO, INIT, "launched by %s: rank %d of %d", launch.launcher, launch.rank,
-             launch.nranks);
+    KOLO_TRY(kolo_options_timeout(config, &timeout_ms));
+    KOLO_TRY(kolo_launch_next(timeout_ms, &launch));
     const kolo_status st = kolo_create_at(&launch.meet, launch.nranks, launch.rank,
                                           launch.rank == 0 && !launch.served, config, out);
     kolo_launch_done(&launch);

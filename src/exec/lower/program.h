@@ -125,7 +125,4 @@ kolo_status kolo_lower(const struct kolo_plan *plan, int me, const uint8_t *link
                        struct kolo_prog **out);
 void kolo_prog_destroy(struct kolo_prog *prog);
 
-/* Add the program as text, one op a line. */
-void kolo_prog_print(const struct kolo_prog *prog, struct kolo_text *out);
-
 #endif

@@ -8,7 +8,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -179,18 +178,4 @@ bool kolo_unix_socket_take(const struct kolo_unix_socket *f, int *rank_out, void
             (void)close(fd);
         }
     }
-}
-
-bool kolo_unix_socket_recv(const struct kolo_unix_socket *f, int *rank_out, void *data,
-                           size_t bytes, int *fd_out)
-{
-    const double end = kolo_now_us() + KOLO_UNIX_SOCKET_MS * 1e3;
-    struct pollfd ready = {.fd = f->socket.fd, .events = POLLIN};
-    for (double left_us; kolo_own_fd_is(&f->socket) && (left_us = end - kolo_now_us()) > 0;) {
-        if (poll(&ready, 1, (int)(left_us / 1e3) + 1) > 0 &&
-            kolo_unix_socket_take(f, rank_out, data, bytes, fd_out)) {
-            return true;
-        }
-    }
-    return false;
 }

@@ -35,10 +35,8 @@ bool kolo_unix_socket_send(const struct kolo_unix_socket *f, int to, const void 
                            int fd);
 
 /* Take the next message of `bytes`, from any rank. The caller closes *fd_out; -1: no descriptor.
- * take returns false if there is none now, recv if none comes within KOLO_UNIX_SOCKET_MS. */
+ * False: there is none now. */
 bool kolo_unix_socket_take(const struct kolo_unix_socket *f, int *rank_out, void *data,
-                           size_t bytes, int *fd_out);
-bool kolo_unix_socket_recv(const struct kolo_unix_socket *f, int *rank_out, void *data,
                            size_t bytes, int *fd_out);
 
 #endif
