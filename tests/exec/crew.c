@@ -225,16 +225,6 @@ void crew_destroy(struct crew *c)
     free(c);
 }
 
-kolo_status crew_lower(const struct crew *c, const struct kolo_plan *plan, int rank,
-                       struct kolo_prog **out)
-{
-    uint8_t bits[64] = {0};
-    for (int q = 0; q < c->n; q++) {
-        bits[q] = q == rank ? 0 : crew_bits(c->links, c->seed, rank, q);
-    }
-    return kolo_lower(plan, rank, bits, out);
-}
-
 static kolo_status run_call(struct crew_rank *r, const struct crew_call *call,
                             struct kolo_bound **bound)
 {

@@ -42,9 +42,6 @@ uint8_t crew_bits(enum crew_links links, unsigned seed, int me, int q);
 struct crew *crew_create(int nranks, enum crew_links links, unsigned seed, size_t slot_bytes,
                          size_t short_slot_bytes, int phases);
 void crew_destroy(struct crew *crew);
-/* Lower rank `rank` for this crew's links. */
-kolo_status crew_lower(const struct crew *crew, const struct kolo_plan *plan, int rank,
-                       struct kolo_prog **out);
 /* Every rank runs its calls call[rank * ncalls ...] in order, in its own thread; the first error.
  * jitter != 0: random delays, by this seed, before every move and signal. */
 kolo_status crew_run(struct crew *crew, int ncalls, const struct crew_call *call, unsigned jitter,
