@@ -54,6 +54,7 @@ extern const struct kolo_algo kolo_algo_alltoall_bruck;
 extern const struct kolo_algo kolo_algo_alltoall_direct;
 extern const struct kolo_algo kolo_algo_barrier_dissemination;
 extern const struct kolo_algo kolo_algo_barrier_direct;
+extern const struct kolo_algo kolo_algo_barrier_central;
 extern const struct kolo_algo kolo_algo_barrier_hier;
 
 /* The place of the root on the ring; its node v is at place (start + v) mod n. */

@@ -51,6 +51,7 @@ const struct kolo_algo *const kolo_algos[] = {
     &kolo_algo_barrier_dissemination,
     &kolo_algo_barrier_direct,
     &kolo_algo_barrier_hier,
+    &kolo_algo_barrier_central,
 };
 /* clang-format on */
 const int kolo_algos_count = (int)KOLO_LENGTH(kolo_algos);

@@ -63,7 +63,7 @@ kolo_status kolo_tool_layout_open(const char *topo, const char *groups, int nran
                   err);
     KOLO_TRY_GOTO(st, kolo_groups_make(nranks, NULL, l.place, &l.groups), err);
     kolo_order_ranks(nranks, NULL, l.place, l.order);
-    kolo_model_init(&l.model, &costs, nranks, 1, l.place);
+    kolo_model_init(&l.model, &costs, nranks, 1, 1, l.place);
     *out = l;
     return KOLO_OK;
 err:

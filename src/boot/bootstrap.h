@@ -114,6 +114,9 @@ bool kolo_id_is_from_here(const struct kolo_id *id);
  * boot id, the network namespace and the user namespace, never of the host's name. The call reads
  * three files, so the caller should keep the result. */
 uint64_t kolo_host_id(void);
+/* A number for the running kernel, of its boot id; the containers of a machine share it. 0: not
+ * known. */
+uint64_t kolo_kernel_id(void);
 /* A number for the PID namespace of this process. Processes with the same number see the same
  * process IDs. 0: it is not known, or /proc belongs to another namespace. */
 uint64_t kolo_pid_space(void);

@@ -154,6 +154,12 @@ uint64_t kolo_host_id(void)
     return kolo_process_id(); /* without /proc no other process counts as on this host */
 }
 
+uint64_t kolo_kernel_id(void)
+{
+    uint64_t hash = 0;
+    return hash_boot_id(&hash) ? hash : 0;
+}
+
 uint64_t kolo_pid_space(void)
 {
     char self[24] = "";

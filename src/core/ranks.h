@@ -18,6 +18,9 @@ struct kolo_ranks {
     struct kolo_place *place; /* [nranks] */
     int *host_of;             /* [nranks], hosts numbered as they come */
     int nhosts, local_rank, local_size;
+    /* A pool is the cores that some ranks share. Containers are hosts of their own, and may have one
+     * pool. */
+    int npools, pool_size; /* pool_size: the ranks of this rank's */
 };
 
 #endif

@@ -315,7 +315,7 @@ kolo_status kolo_sim_place_open(const struct kolo_sim_machine *machine, int nran
         kolo_sim_place_close(p);
         return st;
     }
-    kolo_model_init(&p->model, &machine->costs, p->per_host, 1, p->place);
+    kolo_model_init(&p->model, &machine->costs, p->per_host, 1, 1, p->place);
     kolo_model_machine(&p->model, p->per_host, NULL, &p->host);
     return KOLO_OK;
 }

@@ -23,7 +23,7 @@ enum { KOLO_SIM_START_STEPS = 8 };
  * kolo_address and kolo_ready of core/setup. tests/sim/sizes.c compares them. */
 enum {
     KOLO_SIM_HEADER_BYTES = 48,
-    KOLO_SIM_HELLO_BYTES = 176,
+    KOLO_SIM_HELLO_BYTES = 184,
     KOLO_SIM_ADDRESS_BYTES = 532,
     KOLO_SIM_READY_BYTES = 312,
     KOLO_SIM_SHARE_BYTES = 32 << 10 /* a long answer: KOLO_BOOT_SHARE_BYTES */

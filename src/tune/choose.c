@@ -67,7 +67,7 @@ static const struct {
 static unsigned facts_of(const struct kolo_asked *call)
 {
     const struct kolo_chooser_options *o = &call->chooser->options;
-    const bool crowded = (double)o->costs.cores * o->nhosts < o->nranks;
+    const bool crowded = kolo_model_cores(&call->chooser->model) < o->nranks;
     return (o->by_messages || o->nhosts > 1 ? BETWEEN_HOSTS : 0u) |
            (kolo_coll_flat(call->coll) ? FLAT : 0u) | (kolo_coll_rooted(call->coll) ? ROOTED : 0u) |
            (kolo_coll_reduces(call->coll) ? REDUCES : 0u) | (o->nranks <= 2 ? PAIR : 0u) |
@@ -388,7 +388,8 @@ kolo_status kolo_chooser_create(const struct kolo_chooser_options *options,
     c->options.tree = c->tree;
     c->options.place = c->place;
     c->options.host = c->host;
-    kolo_model_init(&c->model, &options->costs, options->nranks, options->nhosts, c->place);
+    kolo_model_init(&c->model, &options->costs, options->nranks, options->nhosts,
+                    options->npools > 0 ? options->npools : options->nhosts, c->place);
     c->model.host = c->host;
     c->model.by_messages = options->by_messages;
     c->facts = kolo_chooser_facts(c);

@@ -43,7 +43,7 @@ static kolo_status price_at(struct kolo_asked call, const struct kolo_algo *algo
 /* The time for all that an uncompressed call does not do, where ranks share cores. */
 static double codec_us(const struct kolo_chooser *c, const struct kolo_coded_call *about)
 {
-    const double cores = (double)c->options.costs.cores * c->options.nhosts;
+    const double cores = kolo_model_cores(&c->model);
     const double turns = cores < c->options.nranks ? c->options.nranks / cores : 1;
     const double us =
         CODEC_WORK * c->options.costs.reduce_us_per_byte * (double)about->worked_bytes;

@@ -22,11 +22,11 @@ static const double TURN_US = 0.02;
 static const double OP_US = 0.01;
 
 void kolo_model_init(struct kolo_model *model, const struct kolo_costs *costs, int nranks,
-                     int nhosts, const struct kolo_place *place)
+                     int nhosts, int npools, const struct kolo_place *place)
 {
-    *model =
-        (struct kolo_model){.costs = *costs, .nranks = nranks, .nhosts = nhosts, .place = place};
-    if ((double)costs->cores * nhosts < nranks) {
+    *model = (struct kolo_model){
+        .costs = *costs, .nranks = nranks, .nhosts = nhosts, .npools = npools, .place = place};
+    if (kolo_model_cores(model) < nranks) {
         model->costs.copy_us_per_byte *= CROWDED_COPY;
         for (size_t i = 0; i < KOLO_LENGTH(model->costs.far); i++) {
             model->costs.far[i].copy_us_per_byte *= CROWDED_COPY;
@@ -154,7 +154,7 @@ static void link_between(const void *ctx, int from, int to, struct kolo_link_pri
 /* The cores that make `nranks` ranks as crowded as the communicator is. 0: each rank has a core. */
 static int cores_for(const struct kolo_model *model, int nranks)
 {
-    const double cores = (double)model->costs.cores * model->nhosts;
+    const double cores = kolo_model_cores(model);
     if (cores >= model->nranks) {
         return 0;
     }

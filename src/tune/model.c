@@ -78,7 +78,7 @@ static_assert(KOLO_MODEL_RANKS <= 64, "a bit a rank");
 static double links_us(const struct kolo_model *model, double peers)
 {
     enum { LINK_US = 100, CALLS = 1000 };
-    const double crowd = model->nranks / ((double)model->costs.cores * model->nhosts);
+    const double crowd = model->nranks / kolo_model_cores(model);
     return crowd > 1 ? peers * LINK_US * crowd / CALLS : 0;
 }
 

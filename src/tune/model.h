@@ -10,6 +10,7 @@
 struct kolo_model {
     struct kolo_costs costs;
     int nranks, nhosts;
+    int npools;                     /* as in struct kolo_chooser_options */
     const struct kolo_place *place; /* [nranks] or NULL: unknown places; borrowed */
     const int *host;                /* [nranks] or NULL: ranks go to hosts in blocks; borrowed */
     bool by_messages;               /* no rank maps another's memory */
@@ -19,6 +20,12 @@ struct kolo_model {
 static inline bool kolo_model_is_between(const struct kolo_model *model)
 {
     return model->nhosts > 1 || model->by_messages;
+}
+
+/* The cores of all ranks together. */
+static inline double kolo_model_cores(const struct kolo_model *model)
+{
+    return (double)model->costs.cores * model->npools;
 }
 
 /* A core's time for a message between hosts, at either end. */
@@ -43,7 +50,7 @@ struct kolo_forecast {
 };
 
 void kolo_model_init(struct kolo_model *model, const struct kolo_costs *costs, int nranks,
-                     int nhosts, const struct kolo_place *place);
+                     int nhosts, int npools, const struct kolo_place *place);
 
 /* The machine that prices plans of `nranks` ranks. Rank i of the machine is rank[i] of the model
  * (NULL: rank i itself; borrowed). The struct points into itself: do not move it. */

@@ -74,8 +74,8 @@ uint64_t kolo_chooser_facts(const struct kolo_chooser *c)
 {
     const struct kolo_chooser_options *o = &c->options;
     const size_t n = (size_t)o->nranks;
-    const int64_t numbers[] = {o->nranks,  o->nhosts,      o->nrings,    o->ntrees,
-                               o->nlevels, o->by_messages, o->max_phases};
+    const int64_t numbers[] = {o->nranks, o->nhosts,  c->model.npools, o->nrings,
+                               o->ntrees, o->nlevels, o->by_messages,  o->max_phases};
     uint64_t key = add(0, numbers, sizeof numbers);
     key = add(key, &o->costs, sizeof o->costs);
     key = add(key, c->order, (size_t)(o->nrings > 1 ? o->nrings : 1) * n * sizeof *c->order);

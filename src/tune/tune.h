@@ -58,7 +58,7 @@ struct kolo_far {
 /* Plain old data: one rank of a host measures the costs, and they travel as bytes. */
 struct kolo_costs {
     uint32_t size;             /* sizeof(struct kolo_costs) */
-    int32_t cores;             /* cores that the ranks of a host share */
+    int32_t cores;             /* cores that ranks share */
     double latency_us;         /* one flag from a core to another core of the same L3 */
     double copy_us_per_byte;   /* one core copies from cache to cache, within the same L3 */
     double reduce_us_per_byte; /* float32 sums, per byte of one operand */
@@ -101,6 +101,7 @@ struct kolo_prices; /* prices.h */
 
 struct kolo_chooser_options {
     int nranks, nhosts;
+    int npools;       /* sets of costs.cores that the ranks have; 0: one a host */
     const int *order; /* [nranks] for each of the `nrings` rings in turn, or NULL; copied */
     int nrings;       /* as in struct kolo_shape; 0: one */
     int ntrees;       /* as in struct kolo_shape */

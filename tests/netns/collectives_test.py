@@ -29,6 +29,15 @@ def test_collectives():
               *re.findall(r"^not ok.*", said, re.M)[:5])
 
 
+def test_shared_cores():
+    """The hosts are namespaces of one machine: with more ranks than its cores, few messages win."""
+    cores = len(os.sched_getaffinity(0))
+    ends = HOSTS.run([rank % 4 for rank in range(4 * cores)], [PERF[0], "-b", "8", "-e", "8", "-n", "1"],
+                     KOLO_DEBUG="INFO", KOLO_TUNE_FILE="none")
+    lines = re.findall(r"Barrier: 0 Bytes -> Algo (\w+)", ends[0][1] or "")
+    check(lines and "DIRECT" not in lines, "hosts know that they share cores", str(lines), *tails(ends))
+
+
 def test_perf_programs():
     """Each sweeps over two hosts, and finds every result right."""
     for program in PERF:

@@ -132,6 +132,7 @@ const std::vector<Promise> kPromises = {
     {"alltoall_direct", [](int) { return 1; }, [](int n) { return n - 1; }},
     {"barrier_dissemination", Up, [](int) { return 0; }},
     {"barrier_direct", [](int n) { return n > 1 ? 1 : 0; }, [](int) { return 0; }},
+    {"barrier_central", [](int) { return 2; }, [](int) { return 0; }},
 };
 
 // Who exchanges messages with whom on a lane: pairs, the smaller rank first.

@@ -64,7 +64,7 @@ class Machine
         EXPECT_EQ(KOLO_OK, kolo_groups_make(n, nullptr, place_.data(), &groups_));
         kolo_order_ranks(n, nullptr, place_.data(), order_.data());
         EXPECT_TRUE(kolo_costs_parse("cores=4096,latency_us=0.04,step_us=0.024", &costs_));
-        kolo_model_init(&model_, &costs_, n, 1, place_.data());
+        kolo_model_init(&model_, &costs_, n, 1, 1, place_.data());
     }
     ~Machine()
     {
@@ -229,10 +229,10 @@ TEST(FarRanks, OfUnknownPlaceAreAsFarAsTheMachineHasThem)
         kolo_model model;
         kolo_forecast near = {}, far = {};
         costs.unbound = 0;
-        kolo_model_init(&model, &costs, 2, 1, place);
+        kolo_model_init(&model, &costs, 2, 1, 1, place);
         ASSERT_EQ(KOLO_OK, kolo_model_price(&model, algo, &shape, Asking(0, 100), &near));
         costs.unbound = 3;
-        kolo_model_init(&model, &costs, 2, 1, place);
+        kolo_model_init(&model, &costs, 2, 1, 1, place);
         ASSERT_EQ(KOLO_OK, kolo_model_price(&model, algo, &shape, Asking(0, 100), &far));
         EXPECT_GT(far.us, near.us + 0.45);
     }

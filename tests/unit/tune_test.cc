@@ -536,6 +536,21 @@ TEST(Choosing, BetweenManyHostsFewMessagesWin)
     }
 }
 
+// Four hosts may be containers of one machine: then all messages take time from the same cores.
+TEST(Choosing, HostsThatShareCoresSendFewMessages)
+{
+    kolo_chooser_options options = Options(4);
+    options.nhosts = 4;
+    options.costs = Costs("cores=2,switch_us=3,net_latency_us=6,net_gbs=1.25,net_message_us=4");
+    EXPECT_EQ("barrier_direct", Name(Choose(Make(options), KOLO_COLL_BARRIER, 0)));
+    options.npools = 1;
+    EXPECT_EQ("barrier_dissemination", Name(Choose(Make(options), KOLO_COLL_BARRIER, 0)));
+    options.nranks = options.nhosts = 8;
+    EXPECT_EQ("barrier_central", Name(Choose(Make(options), KOLO_COLL_BARRIER, 0)));
+    options.npools = 8;
+    EXPECT_NE("barrier_central", Name(Choose(Make(options), KOLO_COLL_BARRIER, 0)));
+}
+
 TEST(Choosing, ACoresTimeForAMessageCounts)
 {
     double us[2] = {};

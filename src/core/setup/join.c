@@ -26,6 +26,17 @@
 
 /* ---- round 1: hello ---- */
 
+/* Ranks of one kernel that may use the same processors share them, on whatever hosts they are. */
+static uint64_t cores_of(const struct kolo_host *host)
+{
+    uint64_t cores = kolo_kernel_id();
+    for (int i = 0; cores != 0 && i < kolo_host_pus(host); i++) {
+        const int pu = kolo_host_pu_os(host, i);
+        cores = kolo_hash(cores, &pu, sizeof pu);
+    }
+    return cores;
+}
+
 kolo_status kolo_hello_make(struct kolo_comm *c, struct kolo_hello *out)
 {
     *out = (struct kolo_hello){
@@ -51,6 +62,7 @@ kolo_status kolo_hello_make(struct kolo_comm *c, struct kolo_hello *out)
     KOLO_TRY(kolo_rings_plan(c, &out->machine));
     if (kolo_host_discover(&c->joining.host) == KOLO_OK) {
         out->place = kolo_host_here(c->joining.host);
+        out->cores = cores_of(c->joining.host);
         if (c->ranks.rank == 0 && kolo_log_on(KOLO_LEVEL_INFO, KOLO_SUB_GRAPH)) {
             struct kolo_text text = {0};
             kolo_host_print(c->joining.host, &text);
@@ -61,6 +73,7 @@ kolo_status kolo_hello_make(struct kolo_comm *c, struct kolo_hello *out)
             kolo_text_free(&text);
         }
     }
+    out->cores = out->cores != 0 ? out->cores : out->host;
     return KOLO_OK;
 }
 
@@ -101,6 +114,18 @@ static kolo_status place_members(struct kolo_comm *c)
                            "KOLO_GROUPS is \"%s\"; it is the number of each rank's L3, such as "
                            "0,0,1,1, and after a ';' of its NUMA node, then of its package",
                            c->options.groups_text);
+}
+
+static void count_pools(struct kolo_comm *c, const struct kolo_hello *all)
+{
+    for (int q = 0; q < c->ranks.nranks; q++) {
+        bool is_new = true;
+        for (int p = 0; p < q && is_new; p++) {
+            is_new = all[p].cores != all[q].cores;
+        }
+        c->ranks.npools += is_new;
+        c->ranks.pool_size += all[q].cores == all[c->ranks.rank].cores;
+    }
 }
 
 static kolo_status order_members(struct kolo_comm *c)
@@ -153,6 +178,7 @@ kolo_status kolo_hello_take(struct kolo_comm *c, const struct kolo_hello *all)
                     c->rendezvous.secret)) {
         return kolo_fail(KOLO_ERR_SYSTEM, "HMAC-SHA-256 failed");
     }
+    count_pools(c, all);
     KOLO_TRY(place_members(c));
     return order_members(c);
 }
@@ -327,7 +353,7 @@ kolo_status kolo_ready_make(struct kolo_comm *c, struct kolo_ready *out)
     if (c->ranks.rank == 0 && c->ranks.nranks > 1) {
         kolo_table_make(c, c->joining.host, out);
     }
-    c->links.exec_env.crowded = c->ranks.local_size > cores;
+    c->links.exec_env.crowded = c->ranks.pool_size > cores;
     const kolo_status st = c->ranks.rank == 0 && c->ranks.nranks > 1
                                ? kolo_comm_costs_find(cores, c->joining.host, &out->costs)
                                : KOLO_OK;
@@ -373,7 +399,7 @@ static void find_far(struct kolo_comm *c)
  * the same answer, so it follows from rank 0's costs. */
 static size_t turn_bytes(const struct kolo_comm *c)
 {
-    const double cores = (double)c->selection.costs.cores * c->ranks.nhosts;
+    const double cores = (double)c->selection.costs.cores * c->ranks.npools;
     return cores < c->ranks.nranks ? 0 : KOLO_TURN_BYTES;
 }
 
@@ -418,6 +444,7 @@ kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
     }
     const struct kolo_chooser_options options = {.nranks = c->ranks.nranks,
                                                  .nhosts = c->ranks.nhosts,
+                                                 .npools = c->ranks.npools,
                                                  .order = c->layout.order,
                                                  .nrings = c->layout.nrings,
                                                  .ntrees = c->layout.ntrees,

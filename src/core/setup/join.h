@@ -14,6 +14,7 @@ struct kolo_hello {
     uint32_t magic, version;
     int32_t rank, pid;
     uint64_t host, process;
+    uint64_t cores;                     /* equal where ranks may use the same ones */
     uint64_t pid_space;                 /* the PID namespace of `pid` */
     unsigned char life[KOLO_LIFE_NAME]; /* the socket that ends with the process; zeros: none */
     struct kolo_place place;
