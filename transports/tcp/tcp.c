@@ -11,7 +11,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { FEW_LINKS = 8, EPOLL_EVERY = 64, EVENTS = 64, ELDER_US = 2000 };
+enum { FEW_LINKS = 8, QUIET_TURNS = 4, EPOLL_EVERY = 64, EVENTS = 64, ELDER_US = 2000 };
 enum { DEFAULT_SOCKETS = 1, NOTES_MAX = 256 };
 /* The speed at which a core sends or receives; and a network's if its interface does not tell. */
 #define CORE_GBS   5.5
@@ -331,11 +331,14 @@ static void queue_word(struct kolo_link *link, uint64_t word)
     }
 }
 
+/* A few links are read without asking epoll, as long as they bring something. Bytes that are read so
+ * leave their events in epoll. Until it is asked its descriptor is readable, and nobody can sleep on
+ * it. */
 static int tcp_progress(struct kolo_endpoint *ep, int budget)
 {
     int moved = 0;
     const bool idle = ep->all.active == NULL;
-    const bool few = ep->all.nactive <= FEW_LINKS;
+    const bool few = ep->all.nactive <= FEW_LINKS && ep->quiet < QUIET_TURNS;
     const bool asks = idle || ep->nconnecting > 0 || ep->acceptor.nguests > 0 || !few ||
                       ep->turns++ % EPOLL_EVERY == 0;
     (void)budget; /* a turn is short: every link reads and writes a bounded number of times */
@@ -349,6 +352,7 @@ static int tcp_progress(struct kolo_endpoint *ep, int budget)
         next = c->next_active;
         moved += step_link(c->link, few);
     }
+    ep->quiet = moved > 0 ? 0 : ep->quiet + (ep->quiet < QUIET_TURNS);
     return kolo_carriers_result(&ep->all, idle, moved);
 }
 

@@ -9,13 +9,12 @@
  * With more ranks than cores it yields after 20 polls, so that the other rank can run. If the
  * scheduler has put the two ranks on one core, it yields after 200.
  *
- * A wait for messages yields between all polls after the first 20. A poll is a system call already,
- * and what else runs on this core is not known: ranks in containers are hosts of their own, and may
- * share cores. A yield that took long has let another thread run, so the wait sleeps from then on:
- * its socket wakes it. With more ranks than cores it yields after its first poll: others of this job
- * are known to run then, and a switch by yields takes a third of one by sleeping. A yield of half a
- * millisecond let a program run that does not wait. Sleeping then is faster, because a thread that
- * wakes takes the core from such a program; so the next waits sleep at once.
+ * A wait for messages yields between all polls after the first 20, and sleeps after 200: its socket
+ * wakes it. A poll is a system call already, and what else runs on this core is not known. With more
+ * ranks than cores it yields after its first poll, and sleeps after 21: others of this job are known
+ * to run then, and a switch by yields takes a third of one by sleeping. A yield of half a millisecond
+ * let a program run that does not wait. Sleeping then is faster, because a thread that wakes takes
+ * the core from such a program; so the next waits sleep soon.
  *
  * A sleeper counts itself in `asleep` beside that doorbell, runs membarrier, polls once more, and
  * sleeps. A signaller stores its flag, then loads its own `asleep`, with only a compiler fence in
@@ -47,7 +46,7 @@ enum { CROWDED_NEWS_POLLS = 21, HOGGED_US = 500, HOGS_MAX = 10 };
 enum { YIELDING_US = 20 * 1000 };
 enum { FEW_YIELDS = 20, NEWS_NS = 10 * 1000 * 1000, NAP_FOR_LINES_NS = 50 * 1000 };
 enum { SLEEP_NS = 100 * 1000 * 1000, NAP_NS = 1000 * 1000, ASK_US = 100 * 1000 };
-enum { PROGRESS_US = 50, SHARED_US = 5 /* a yield to nobody takes less */ };
+enum { PROGRESS_US = 50 };
 
 static inline void relax(void)
 {
@@ -207,8 +206,8 @@ kolo_status kolo_wait(struct kolo_exec_env *env, _Atomic uint32_t *word, uint32_
     return KOLO_LIKELY(kolo_reached(word, want)) ? KOLO_OK : wait_slow(env, word, want, peer);
 }
 
-/* Whether a wait with more ranks than cores sleeps at once: a few waits after a yield to a program that
- * does not wait, and twice as many after each further one. */
+/* Whether a wait sleeps in place of its first yield: a few waits after a yield to a program that does
+ * not wait, and twice as many after each further one. */
 static bool is_hogged(struct kolo_exec_env *env)
 {
     if (env->hogged_waits > 0) {
@@ -225,11 +224,12 @@ static bool yields_in_vain(struct kolo_exec_env *env)
     const double begin = kolo_now_us();
     sched_yield();
     const double took_us = kolo_now_us() - begin;
-    if (env->crowded && took_us > HOGGED_US) {
-        env->hogs = env->hogs + 2 < HOGS_MAX ? env->hogs + 2 : HOGS_MAX;
-        env->hogged_waits = 1u << env->hogs;
+    if (took_us <= HOGGED_US) {
+        return false;
     }
-    return took_us > (env->crowded ? HOGGED_US : SHARED_US);
+    env->hogs = env->hogs + 2 < HOGS_MAX ? env->hogs + 2 : HOGS_MAX;
+    env->hogged_waits = 1u << env->hogs;
+    return true;
 }
 
 /* Spin, then yield. INPROGRESS: it is time to sleep. `for_news`: the polls between two pauses look
@@ -243,7 +243,7 @@ static kolo_status pause_awake(struct kolo_exec_env *env, unsigned *spins, doubl
     if (n < polls) {
         const unsigned first = env->crowded ? 1 : CROWDED_POLLS;
         if (for_news && n >= first) {
-            const bool hogged = env->crowded && n == first && is_hogged(env);
+            const bool hogged = n == first && is_hogged(env);
             *spins = hogged || yields_in_vain(env) ? polls : *spins;
         } else {
             relax();
