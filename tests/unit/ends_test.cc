@@ -221,6 +221,46 @@ TEST(Circle, IsNotSaidOfAChainToARankThatMakesNoCall)
     }
 }
 
+/* ---- what the others of a host say of the cause ---- */
+
+bool Begins(const std::string &text, const std::string &begin)
+{
+    return text.compare(0, begin.size(), begin) == 0;
+}
+
+TEST(Cause, ThatBeginsWithItsFinderIsTheSameTextOnAllRanks)
+{
+    std::vector<std::string> text;
+    int blamed = -1;
+    WaitFor({2, 2, -1}, &text, &blamed);
+    EXPECT_EQ(text[0], text[1]);
+    EXPECT_TRUE(Begins(text[0], "rank 0 waited ") || Begins(text[0], "rank 1 waited ")) << text[0];
+}
+
+TEST(Cause, IsToldByTheOthersWithTheRankThatFoundIt)
+{
+    kolo_comm *comm[2] = {};
+    std::string text[2];
+    ASSERT_EQ(KOLO_OK, kolo_comm_create_local(2, nullptr, comm)) << kolo_error_text();
+    for (int r = 0; r < 2; r++) {
+        Thread caller = {[&] {
+            if (r == 0) {
+                kolo_comm_abort(comm[0]);
+            }
+            float one = 1;
+            EXPECT_EQ(KOLO_ERR_ABORTED,
+                      kolo_all_reduce(&one, &one, 1, KOLO_FLOAT32, KOLO_SUM, comm[r], nullptr));
+            text[r] = kolo_error_text();
+        }};
+        caller.Start();
+        caller.End();
+    }
+    EXPECT_EQ("this communicator has failed: kolo_comm_abort() was called", text[0]);
+    EXPECT_EQ("this communicator has failed: rank 0 says: kolo_comm_abort() was called", text[1]);
+    kolo_comm_destroy(comm[0]);
+    kolo_comm_destroy(comm[1]);
+}
+
 /* ---- communicators in groups ---- */
 
 TEST(Group, WhatIsDestroyedInItEndsAfterItsCalls)
