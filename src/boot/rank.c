@@ -162,7 +162,8 @@ static kolo_status take_error(struct kolo_boot *boot, const struct kolo_boot_hea
     blame(boot, in->seq - 1);
     const bool known = error.status < 0 && error.status >= KOLO_ERR_INTERNAL;
     const kolo_status st = known ? (kolo_status)error.status : KOLO_ERR_INTERNAL;
-    /* Of a new job, leave_hub() gives late ranks time to hear of it. */
+    /* Not of a new job: there kolo_boot_give_up() waits, so that a hub of this process lives for
+     * GRACE_MS more and tells ranks that come late. */
     boot->error = boot->meet.parent != NULL ? st : boot->error;
     return kolo_fail(st, "%s", error.text);
 }
