@@ -60,7 +60,7 @@ kolo_status kolo_boot_nobody(const struct kolo_meet *meet, int rank, int timeout
         (void)snprintf(shown, sizeof shown, " (%s)", kolo_inet_name(&meet->place, place));
     }
     return kolo_fail(KOLO_ERR_TIMEOUT,
-                     "rank %d: nobody answered at meeting point \"%s\"%s in %d ms: rank 0, or the "
+                     "nobody answered rank %d at meeting point \"%s\"%s in %d ms: rank 0, or the "
                      "process that made the id, has not come",
                      rank, meet->name, shown, timeout_ms);
 }
