@@ -196,6 +196,13 @@ TEST(Rules, EveryAlgorithmCanBeNamedByItsWord)
     }
 }
 
+TEST(Rules, ACollectiveMayBeSpeltAsItsCallIs)
+{
+    const Rules rules = Parse("all_reduce:ring;reduce_scatter:direct");
+    EXPECT_EQ("allreduce_ring", Find(rules, KOLO_COLL_ALL_REDUCE, 1));
+    EXPECT_EQ("reducescatter_direct", Find(rules, KOLO_COLL_REDUCE_SCATTER, 1));
+}
+
 TEST(Rules, NoTextIsNoRules)
 {
     const Rules rules = Parse("");
