@@ -102,7 +102,10 @@ int kolo_hier_match(const struct kolo_hier *h, int tier, int rank, int child)
     return match;
 }
 
-int kolo_hier_holder(const struct kolo_hier *h, int tier, int group, int block)
+/* The rank of a group that holds block `block`. In the groups of rank `block` it is that rank
+ * itself. In any other group it is the match of the holder in the group around, from the top
+ * down. */
+static int holder_of(const struct kolo_hier *h, int tier, int group, int block)
 {
     int holder = block;
     for (int t = h->top - 1; t >= tier; t--) {
@@ -160,7 +163,7 @@ static bool find_turn(const struct kolo_hier *h, int tier, int turn, struct kolo
         if (!kolo_hier_is_group(h, tier, part.group)) {
             continue;
         }
-        part.holder = kolo_hier_holder(h, tier, part.group, part.block);
+        part.holder = holder_of(h, tier, part.group, part.block);
         if (seen[part.holder]++ == turn) {
             kolo_hier_add_part(h, tier, part, round);
         }
@@ -196,16 +199,18 @@ static int led_by(const struct kolo_hier_tree *t, int rank)
     return tier;
 }
 
-int kolo_hier_parent(const struct kolo_hier_tree *t, int child)
+/* Rank `child`'s parent; -1 for the leader of a group of tier top. */
+static int parent_of(const struct kolo_hier_tree *t, int child)
 {
     const int tier = led_by(t, child);
     return tier < t->top ? leader(t, tier + 1, child) : -1;
 }
 
-int kolo_hier_depth(const struct kolo_hier_tree *t, int rank)
+/* The number of messages between this rank and the leader of its group of tier top. */
+static int depth_of(const struct kolo_hier_tree *t, int rank)
 {
     int depth = 0;
-    for (int r = kolo_hier_parent(t, rank); r >= 0; r = kolo_hier_parent(t, r)) {
+    for (int r = parent_of(t, rank); r >= 0; r = parent_of(t, r)) {
         depth++;
     }
     return depth;
@@ -217,7 +222,7 @@ int kolo_hier_next_leaf(const struct kolo_hier_tree *t, int parent, int after)
     int r = after + 1;
     for (; tier < t->top; tier++) {
         for (; r < t->hier->n; r++) {
-            if (r != parent && led_by(t, r) == tier && kolo_hier_parent(t, r) == parent) {
+            if (r != parent && led_by(t, r) == tier && parent_of(t, r) == parent) {
                 return r;
             }
         }
@@ -231,7 +236,7 @@ static int deepest(const struct kolo_hier_tree *t)
 {
     int most = 0;
     for (int r = 0; r < t->hier->n; r++) {
-        const int depth = kolo_hier_depth(t, r);
+        const int depth = depth_of(t, r);
         most = depth > most ? depth : most;
     }
     return most;
@@ -249,7 +254,7 @@ static void gather_sum(const struct kolo_hier_tree *t, struct kolo_builder *b, i
     while (child >= 0) {
         const bool leaf = kolo_hier_next_leaf(t, child, -1) < 0;
         const int next = kolo_hier_next_leaf(t, rank, child);
-        const bool complete = next < 0 && kolo_hier_parent(t, rank) < 0;
+        const bool complete = next < 0 && parent_of(t, rank) < 0;
         kolo_transfer(b, child, leaf ? kolo_in(0) : kolo_scratch(0), rank, sum,
                       complete ? KOLO_ADD | last : KOLO_ADD);
         child = next;
@@ -260,7 +265,7 @@ void kolo_hier_reduce(const struct kolo_hier_tree *t, struct kolo_builder *b, un
 {
     for (int depth = deepest(t) - 1; depth >= 0; depth--) {
         for (int r = 0; r < t->hier->n; r++) {
-            if (kolo_hier_depth(t, r) == depth) {
+            if (depth_of(t, r) == depth) {
                 gather_sum(t, b, r, last);
             }
         }
@@ -273,7 +278,7 @@ void kolo_hier_broadcast(const struct kolo_hier_tree *t, struct kolo_builder *b,
 {
     for (int depth = 0; depth < deepest(t); depth++) {
         for (int r = 0; r < t->hier->n; r++) {
-            if (kolo_hier_depth(t, r) != depth) {
+            if (depth_of(t, r) != depth) {
                 continue;
             }
             for (int child = kolo_hier_next_leaf(t, r, -1); child >= 0;

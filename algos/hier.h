@@ -57,10 +57,6 @@ int kolo_hier_child(const struct kolo_hier *h, int tier, int group, int k);
  * rank is its own match. The matches of a child's ranks are spread evenly. */
 int kolo_hier_match(const struct kolo_hier *h, int tier, int rank, int child);
 
-/* The rank of a group that holds block `block`. In the groups of rank `block` it is that rank
- * itself. In any other group it is the match of the holder in the group around, from the top
- * down. */
-int kolo_hier_holder(const struct kolo_hier *h, int tier, int group, int block);
 /* A holder's part in a round over a tier: with one rank in each child of its group it exchanges a
  * block, or a run of chunks. */
 struct kolo_hier_turn {
@@ -93,10 +89,6 @@ struct kolo_hier_tree {
     const struct kolo_hier *hier;
     int top, root;
 };
-/* Rank `child`'s parent; -1 for the leader of a group of tier top. */
-int kolo_hier_parent(const struct kolo_hier_tree *t, int child);
-/* The number of messages between this rank and the leader of its group of tier top. */
-int kolo_hier_depth(const struct kolo_hier_tree *t, int rank);
 /* The child of `parent` after `after` (-1: the first), nearest first; -1: none is left. */
 int kolo_hier_next_leaf(const struct kolo_hier_tree *t, int parent, int after);
 

@@ -91,12 +91,13 @@ static void check_memlock(struct doctor *d, bool has_rdma)
         add_finding(d, GOOD, NULL, "locked memory is not limited");
         return;
     }
+    const double mib = (double)limit.rlim_cur / (1 << 20);
     add_finding(
         d, has_rdma && limit.rlim_cur < (rlim_t)1 << 30 ? BAD : NOTE,
         "ulimit -l unlimited (limits.conf: * - memlock unlimited; docker: --ulimit memlock=-1); "
         "RDMA "
         "pins its buffers",
-        "locked memory is limited to %.3g MiB", (double)limit.rlim_cur / (1 << 20));
+        "locked memory is limited to %.*g MiB", kolo_digits(mib, 3), mib);
 }
 
 static void check_shm(struct doctor *d)
@@ -111,7 +112,7 @@ static void check_shm(struct doctor *d)
     add_finding(
         d, bytes < 1 << 30 ? NOTE : GOOD,
         "docker run --shm-size=8g (NCCL and data loaders need it; kolo uses memfd and does not)",
-        "/dev/shm has %.3g GiB", gib(bytes));
+        "/dev/shm has %.*g GiB", kolo_digits(gib(bytes), 3), gib(bytes));
 }
 
 /* Read a word of a child's memory, as a peer reads a rank's memory. */
@@ -221,9 +222,10 @@ static void check_memory_limit(struct doctor *d)
     if (kolo_sysfs_read("/sys/fs/cgroup/memory.max", text, sizeof text) &&
         strcmp(text, "max") != 0) {
         const double bytes = strtod(text, NULL);
-        add_finding(
-            d, bytes < 1 << 30 ? BAD : NOTE, "docker --memory, or Kubernetes' limits.memory",
-            "the control group may take %.3g GiB of memory, shared segments included", gib(bytes));
+        add_finding(d, bytes < 1 << 30 ? BAD : NOTE,
+                    "docker --memory, or Kubernetes' limits.memory",
+                    "the control group may take %.*g GiB of memory, shared segments included",
+                    kolo_digits(gib(bytes), 3), gib(bytes));
     }
 }
 

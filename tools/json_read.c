@@ -8,7 +8,8 @@
 
 enum { DEEPEST = 64, NAME = 64 };
 
-kolo_status kolo_json_refuse(const struct kolo_json *json, const char *fault)
+/* Fail with file, line and `fault`. */
+static kolo_status refuse(const struct kolo_json *json, const char *fault)
 {
     int line = 1;
     for (const char *c = json->begin; c < json->at; c++) {
@@ -57,17 +58,17 @@ kolo_status kolo_json_string(struct kolo_json *json, char *out, size_t cap)
 {
     size_t len = 0;
     if (!take(json, '"')) {
-        return kolo_json_refuse(json, "a string is wanted");
+        return refuse(json, "a string is wanted");
     }
     while (*json->at != '"') {
         char c = *json->at;
         if ((unsigned char)c < ' ') {
-            return kolo_json_refuse(json, "a string does not end");
+            return refuse(json, "a string does not end");
         }
         json->at++;
         c = c == '\\' ? escaped(json) : c;
         if (c == '\0') {
-            return kolo_json_refuse(json, "a string has a wrong escape");
+            return refuse(json, "a string has a wrong escape");
         }
         if (len + 1 < cap) {
             out[len++] = c;
@@ -93,7 +94,7 @@ kolo_status kolo_json_number(struct kolo_json *json, double *out)
         *out = strtod(json->at, &end);
     }
     if (end == NULL || end == json->at) {
-        return kolo_json_refuse(json, "a number is wanted");
+        return refuse(json, "a number is wanted");
     }
     json->at = end;
     return KOLO_OK;
@@ -104,10 +105,9 @@ kolo_status kolo_json_number(struct kolo_json *json, double *out)
 static kolo_status enter(struct kolo_json *json, char bracket)
 {
     if (!take(json, bracket)) {
-        return kolo_json_refuse(json,
-                                bracket == '{' ? "an object is wanted" : "an array is wanted");
+        return refuse(json, bracket == '{' ? "an object is wanted" : "an array is wanted");
     }
-    return ++json->depth <= DEEPEST ? KOLO_OK : kolo_json_refuse(json, "values are too deep");
+    return ++json->depth <= DEEPEST ? KOLO_OK : refuse(json, "values are too deep");
 }
 
 kolo_status kolo_json_object(struct kolo_json *json,
@@ -118,11 +118,11 @@ kolo_status kolo_json_object(struct kolo_json *json,
     for (bool first = true; !take(json, '}'); first = false) {
         char name[NAME];
         if (!first && !take(json, ',')) {
-            return kolo_json_refuse(json, "an object does not end");
+            return refuse(json, "an object does not end");
         }
         KOLO_TRY(kolo_json_string(json, name, sizeof name));
         if (!take(json, ':')) {
-            return kolo_json_refuse(json, "a member has no value");
+            return refuse(json, "a member has no value");
         }
         KOLO_TRY(member(context, json, name));
     }
@@ -136,7 +136,7 @@ kolo_status kolo_json_array(struct kolo_json *json,
     KOLO_TRY(enter(json, '['));
     for (int i = 0; !take(json, ']'); i++) {
         if (i > 0 && !take(json, ',')) {
-            return kolo_json_refuse(json, "an array does not end");
+            return refuse(json, "an array does not end");
         }
         KOLO_TRY(element(context, json, i));
     }

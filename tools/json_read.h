@@ -32,7 +32,5 @@ KOLO_CHECK kolo_status kolo_json_string(struct kolo_json *json, char *out, size_
 /* null gives NAN. */
 KOLO_CHECK kolo_status kolo_json_number(struct kolo_json *json, double *out);
 KOLO_CHECK kolo_status kolo_json_skip(struct kolo_json *json);
-/* Fail with file, line and `fault`. */
-KOLO_CHECK kolo_status kolo_json_refuse(const struct kolo_json *json, const char *fault);
 
 #endif

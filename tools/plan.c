@@ -232,20 +232,24 @@ static int rank_distance(const char *a, const char *b)
     return row[nb];
 }
 
-/* Report an unknown name, and list similar ones: a few letters differ, or the word is part of the
- * name. */
+/* Report an unknown name, and list the collectives and similar algorithms: a few letters differ, or
+ * the word is part of the name. */
 static int unknown_name(const char *name)
 {
-    const char *lead = "near it";
-    (void)fprintf(stderr, "kolo plan: no algorithm %s", name);
+    struct kolo_text colls = {0};
+    const char *lead = "; near it:";
+    (void)fprintf(stderr, "kolo plan: \"%s\" is no algorithm and no collective", name);
     for (int i = 0; i < kolo_algo_count_all(); i++) {
         const char *other = kolo_algo_at(i)->base.name;
         if (rank_distance(name, other) <= 3 || strstr(other, name) != NULL) {
-            (void)fprintf(stderr, "%s %s", lead[0] == 'n' ? "; near it:" : ",", other);
+            (void)fprintf(stderr, "%s %s", lead, other);
             lead = ",";
         }
     }
-    (void)fprintf(stderr, "%s\n", lead[0] == 'n' ? "; see kolo plan --list" : "");
+    kolo_coll_list(&colls, ", ");
+    (void)fprintf(stderr, "; the collectives are %s; kolo plan --list has the algorithms\n",
+                  colls.chars != NULL ? colls.chars : "many");
+    kolo_text_free(&colls);
     return 2;
 }
 

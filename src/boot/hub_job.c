@@ -139,7 +139,7 @@ void kolo_hub_fail(struct kolo_hub *hub, kolo_status status, const char *format,
     hub->error.status = status;
     hub->failed = true;
     hub->linger_until_us = kolo_now_us() + LINGER_MS * 1e3;
-    KOLO_LOG(INFO, INIT, "meeting point '%s' failed: %s", hub->meet.name, hub->error.text);
+    KOLO_LOG(INFO, INIT, "meeting point \"%s\" failed: %s", hub->meet.name, hub->error.text);
     for (int own = 0; own < 2; own++) {
         for (size_t i = 0; i < hub->nconns; i++) {
             struct kolo_conn *conn = hub->conns[i];

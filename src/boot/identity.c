@@ -49,7 +49,7 @@ kolo_status kolo_boot_serve(struct kolo_meet *meet, bool net)
     int listener[2] = {-1, -1};
     const kolo_status st = serve_id(meet, listener, net);
     if (st == KOLO_INPROGRESS) {
-        return kolo_fail(KOLO_ERR_INVALID, "meeting point '%s' is served already", meet->name);
+        return kolo_fail(KOLO_ERR_INVALID, "meeting point \"%s\" is served already", meet->name);
     }
     if (st < 0) {
         if (listener[0] >= 0) {

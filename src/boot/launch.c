@@ -142,7 +142,7 @@ static kolo_status need_variable(const char *name, const char *other)
 {
     if (kolo_env(name) == NULL) {
         const char *value = kolo_env(other);
-        return kolo_fail(KOLO_ERR_INVALID, "%s is '%s' but %s is not set: set both or neither",
+        return kolo_fail(KOLO_ERR_INVALID, "%s is \"%s\" but %s is not set: set both or neither",
                          other, value != NULL ? value : "", name);
     }
     return KOLO_OK;
@@ -266,7 +266,7 @@ kolo_status kolo_launch_detect(struct kolo_launch *out)
         (void)snprintf(found.meet.name, sizeof found.meet.name, "alone-%016llx",
                        (unsigned long long)kolo_process_id());
     }
-    KOLO_LOG(INFO, INIT, "started by %s: rank %d of %d, %d of %d on this host, meeting at '%s'",
+    KOLO_LOG(INFO, INIT, "started by %s: rank %d of %d, %d of %d on this host, meeting at \"%s\"",
              found.launcher, found.rank, found.nranks, found.local_rank, found.local_size,
              found.meet.name);
     *out = found;

@@ -26,8 +26,8 @@ static kolo_status find_host(struct kolo_launch *launch, const char *host, uint1
     for (bool said = false; st == KOLO_ERR_INVALID && may_be_name(host) && kolo_now_us() < until_us;
          said = true) {
         if (!said) {
-            KOLO_LOG(WARN, INIT, "host '%s' has no address yet: waiting for it, up to %d ms", host,
-                     launch->timeout_ms);
+            KOLO_LOG(WARN, INIT, "host \"%s\" has no address yet: waiting for it, up to %d ms",
+                     host, launch->timeout_ms);
         }
         (void)usleep(NAME_NAP_US);
         st = kolo_inet_find(host, port, out);

@@ -256,9 +256,9 @@ kolo_status kolo_id_file_share(const char *path, int rank, unsigned number, int 
         }
         if (kolo_now_us() > deadline) {
             return kolo_fail(KOLO_ERR_TIMEOUT,
-                             "rank %d: KOLO_ID_FILE %s did not come in %d ms: is it on a file "
-                             "system that all hosts share, and has rank 0 started?",
-                             rank, name, timeout_ms);
+                             "KOLO_ID_FILE %s did not come in %d ms: is it on a file system that "
+                             "all hosts share with rank %d, and has rank 0 started?",
+                             name, timeout_ms, rank);
         }
         (void)usleep(10000);
     }

@@ -61,10 +61,11 @@ static kolo_status hub_lost(const struct kolo_boot *boot)
     }
     blame(boot, (uint32_t)boot->host_rank);
     if (boot->host_rank >= 0) {
-        return kolo_fail(KOLO_ERR_PEER, "rank %d died or left: its process ran meeting point '%s'",
+        return kolo_fail(KOLO_ERR_PEER,
+                         "rank %d died or left: its process ran meeting point \"%s\"",
                          boot->host_rank, boot->meet.name);
     }
-    return kolo_fail(KOLO_ERR_PEER, "the process that ran meeting point '%s' died",
+    return kolo_fail(KOLO_ERR_PEER, "the process that ran meeting point \"%s\" died",
                      boot->meet.name);
 }
 
@@ -117,7 +118,7 @@ static kolo_status take_bytes(struct kolo_boot *boot, void *out, size_t len)
             at += n;
             len -= (size_t)n;
         } else if (n < 0 && errno == EMFILE) {
-            return kolo_fail(KOLO_ERR_SYSTEM, "no descriptor left for an answer of '%s': %s",
+            return kolo_fail(KOLO_ERR_SYSTEM, "no descriptor left for an answer of \"%s\": %s",
                              boot->meet.name, kolo_why(EMFILE));
         } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
             return hub_lost(boot);
@@ -132,7 +133,7 @@ static kolo_status take_bytes(struct kolo_boot *boot, void *out, size_t len)
 static kolo_status changed_frame(const struct kolo_boot *boot)
 {
     return kolo_fail(KOLO_ERR_LINK,
-                     "a message of meeting point '%s' to rank %d changed on its way, or somebody "
+                     "a message of meeting point \"%s\" to rank %d changed on its way, or somebody "
                      "else sent it",
                      boot->meet.name, boot->rank);
 }
@@ -154,7 +155,7 @@ static kolo_status take_error(struct kolo_boot *boot, const struct kolo_boot_hea
 {
     struct kolo_boot_error error;
     if (in->len != sizeof error) {
-        return kolo_fail(KOLO_ERR_LINK, "meeting point '%s' sent an error of %u bytes",
+        return kolo_fail(KOLO_ERR_LINK, "meeting point \"%s\" sent an error of %u bytes",
                          boot->meet.name, in->len);
     }
     KOLO_AWAIT(take_body(boot, in, &error));
@@ -162,7 +163,8 @@ static kolo_status take_error(struct kolo_boot *boot, const struct kolo_boot_hea
     blame(boot, in->seq - 1);
     const bool known = error.status < 0 && error.status >= KOLO_ERR_INTERNAL;
     const kolo_status st = known ? (kolo_status)error.status : KOLO_ERR_INTERNAL;
-    /* Of a new job, leave_hub() gives late ranks time to hear of it. */
+    /* Not of a new job: there kolo_boot_give_up() waits, so that a hub of this process lives for
+     * GRACE_MS more and tells ranks that come late. */
     boot->error = boot->meet.parent != NULL ? st : boot->error;
     return kolo_fail(st, "%s", error.text);
 }
@@ -182,7 +184,7 @@ static kolo_status take_frame(struct kolo_boot *boot, enum kolo_boot_type type, 
     }
     if (in.magic != KOLO_BOOT_MAGIC || in.type != type || in.len != len || in.seq != boot->seq) {
         return kolo_fail(KOLO_ERR_LINK,
-                         "meeting point '%s' sent type %u, %u bytes, exchange %u; expected type "
+                         "meeting point \"%s\" sent type %u, %u bytes, exchange %u; expected type "
                          "%u, %zu bytes, exchange %u",
                          boot->meet.name, in.type, in.len, in.seq, type, len, boot->seq);
     }
@@ -357,7 +359,7 @@ kolo_status kolo_boot_open(const struct kolo_meet *meet, int nranks, int rank, b
     KOLO_TRY(kolo_env_int("KOLO_ENCRYPT", 0, 1, 0, &encrypts));
     struct kolo_boot *boot = calloc(1, sizeof *boot);
     if (boot == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for the connection to '%s'", meet->name);
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for the connection to \"%s\"", meet->name);
     }
     *boot = (struct kolo_boot){.meet = *meet,
                                .fd = -1,
@@ -385,7 +387,7 @@ static kolo_status exchange_blocks(struct kolo_boot *boot, enum kolo_boot_type t
                                    const void *mine, size_t bytes, void *all, size_t total)
 {
     if (boot->error < 0) {
-        return kolo_fail(boot->error, "an earlier exchange at '%s' failed", boot->meet.name);
+        return kolo_fail(boot->error, "an earlier exchange at \"%s\" failed", boot->meet.name);
     }
     boot->deadline_us = kolo_now_us() + (boot->timeout_ms + GRACE_MS) * 1e3;
     boot->error = put_frame(boot, type, mine, bytes);
@@ -455,7 +457,7 @@ static void leave_hub(struct kolo_boot *boot)
     boot->deadline_us = kolo_now_us() + boot->timeout_ms * 1e3;
     if (put_frame(boot, KOLO_BOOT_BYE, NULL, 0) == KOLO_OK && boot->hub_is_here && !boot->served &&
         take_frame(boot, KOLO_BOOT_BYE, NULL, 0) != KOLO_OK) {
-        KOLO_LOG(INFO, INIT, "rank %d left meeting point '%s' without an answer", boot->rank,
+        KOLO_LOG(INFO, INIT, "rank %d left meeting point \"%s\" without an answer", boot->rank,
                  boot->meet.name);
     }
 }

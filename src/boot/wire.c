@@ -36,7 +36,7 @@ kolo_status kolo_boot_no_crypto(void)
 kolo_status kolo_boot_other_secret(const struct kolo_meet *meet, int rank)
 {
     return kolo_fail(KOLO_ERR_INVALID,
-                     "rank %d and meeting point '%s' do not have the same secret "
+                     "rank %d and meeting point \"%s\" do not have the same secret "
                      "(is the id, or KOLO_SECRET, the same on all ranks?)",
                      rank, meet->name);
 }
@@ -49,7 +49,7 @@ kolo_status kolo_boot_no_answer(const struct kolo_meet *meet, int host_rank, int
         (void)snprintf(host, sizeof host, ": rank %d runs it, and is stopped or gets no time",
                        host_rank);
     }
-    return kolo_fail(KOLO_ERR_TIMEOUT, "meeting point '%s' did not answer rank %d in %d ms%s",
+    return kolo_fail(KOLO_ERR_TIMEOUT, "meeting point \"%s\" did not answer rank %d in %d ms%s",
                      meet->name, rank, timeout_ms, host);
 }
 
@@ -60,7 +60,7 @@ kolo_status kolo_boot_nobody(const struct kolo_meet *meet, int rank, int timeout
         (void)snprintf(shown, sizeof shown, " (%s)", kolo_inet_name(&meet->place, place));
     }
     return kolo_fail(KOLO_ERR_TIMEOUT,
-                     "rank %d: nobody answered at meeting point '%s'%s in %d ms: rank 0, or the "
+                     "nobody answered rank %d at meeting point \"%s\"%s in %d ms: rank 0, or the "
                      "process that made the id, has not come",
                      rank, meet->name, shown, timeout_ms);
 }
@@ -236,7 +236,7 @@ kolo_status kolo_boot_listen(const struct kolo_meet *meet, int *out)
     if (error == EADDRINUSE) {
         return KOLO_INPROGRESS;
     }
-    return kolo_fail(KOLO_ERR_SYSTEM, "listen on meeting point '%s': %s", address.sun_path + 1,
+    return kolo_fail(KOLO_ERR_SYSTEM, "listen on meeting point \"%s\": %s", address.sun_path + 1,
                      strerror(error));
 }
 
@@ -305,7 +305,7 @@ static kolo_status connect_here(const struct kolo_meet *meet, int *out)
             return KOLO_OK;
         }
         close(fd);
-        return kolo_fail(KOLO_ERR_SYSTEM, "meeting point '%s' is held by another user's process",
+        return kolo_fail(KOLO_ERR_SYSTEM, "meeting point \"%s\" is held by another user's process",
                          address.sun_path + 1);
     }
     const int error = errno;
@@ -313,7 +313,7 @@ static kolo_status connect_here(const struct kolo_meet *meet, int *out)
     if (error == ECONNREFUSED || error == EAGAIN || error == EINTR) {
         return KOLO_INPROGRESS;
     }
-    return kolo_fail(KOLO_ERR_SYSTEM, "connect to meeting point '%s': %s", address.sun_path + 1,
+    return kolo_fail(KOLO_ERR_SYSTEM, "connect to meeting point \"%s\": %s", address.sun_path + 1,
                      strerror(error));
 }
 

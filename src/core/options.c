@@ -76,6 +76,9 @@ static kolo_status check_config(const struct kolo_comm *c)
         const struct kolo_path_ops *ops = NULL;
         kolo_status st = kolo_path_find(c->options.cuda_ordinal, &ops);
         st = st == KOLO_OK ? ops->check() : st; /* before another rank waits for this one */
+        if (st == KOLO_ERR_INVALID) {           /* of a variable, which the text names */
+            return st;
+        }
         if (st < 0) {
             char why[256];
             (void)snprintf(why, sizeof why, "%s", kolo_error_text());

@@ -23,7 +23,8 @@ struct kolo_path_env {
 
 struct kolo_path_ops {
     const char *name;
-    /* Whether the driver is there; no other rank is waited for. Errors: UNSUPPORTED, SYSTEM. */
+    /* Whether the driver is there; no other rank is waited for. Errors: UNSUPPORTED, SYSTEM, INVALID
+     * (an environment variable of the path is wrong). */
     kolo_status (*check)(void);
     /* The device's bus address as a text; `room` of 32 suffices. Errors: as above, INVALID. */
     kolo_status (*bus)(int device, char *out, size_t room);

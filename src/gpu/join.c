@@ -2,6 +2,7 @@
 /* Opening and closing the GPU path of a communicator. Each rank tells all ranks which GPU it has
  * and what it can do. From that, all ranks choose the same ways. */
 #include "gpu/inner.h"
+#include "gpu/options.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,21 +20,6 @@ struct intro { /* what a rank tells all ranks of its GPU */
     unsigned char uuid[16];
 };
 
-/* The smallest call that takes less time in two layers than in one. An estimate, not measured: two
- * low-latency kernels take 9 us (the model of NCCL 2.30, src/sym_kernels.cc there, for 8 H100). A
- * host core that adds or copies 10 GB/s saves this time from about 64 KiB on. */
-static uint64_t least_bytes(void)
-{
-    enum { LEAST = 64 << 10 };
-    const char *text = kolo_env("KOLO_CUDA_HIER_BYTES");
-    size_t bytes = LEAST;
-    if (text != NULL && !kolo_parse_bytes(text, &bytes)) {
-        KOLO_LOG(WARN, INIT, "KOLO_CUDA_HIER_BYTES is %s, which is no size; it is not used", text);
-        bytes = LEAST;
-    }
-    return bytes;
-}
-
 /* With CUDA_LAUNCH_BLOCKING=1 a launch returns when the kernel is over. The kernel may wait for one
  * that this very thread would launch next. */
 static bool launches_block(const struct kolo_comm *c)
@@ -49,19 +35,22 @@ static bool launches_block(const struct kolo_comm *c)
     return block;
 }
 
-static struct intro describe_gpu(const struct kolo_comm *c, struct kolo_gpu *gpu)
+/* A failure is told to all ranks, so that none waits for this one. */
+static struct intro describe_gpu(const struct kolo_comm *c, struct kolo_gpu_options *options,
+                                 struct kolo_gpu *gpu)
 {
-    const char *ipc = kolo_env("KOLO_CUDA_IPC"), *p2p = kolo_env("KOLO_CUDA_P2P");
-    const char *hier = kolo_env("KOLO_CUDA_HIER");
     const bool blocks = launches_block(c);
-    struct intro intro = {.status = kolo_gpu_open(c->options.cuda_ordinal, gpu),
+    struct intro intro = {.status = kolo_gpu_options_read(options),
                           .ordinal = c->options.cuda_ordinal};
+    if (intro.status == KOLO_OK) {
+        intro.status = kolo_gpu_open(c->options.cuda_ordinal, gpu);
+    }
     intro.kernels = kolo_gpu_has_kernels();
     intro.copies = !blocks && intro.kernels;
-    intro.opens = !blocks && (ipc == NULL || strcmp(ipc, "0") != 0);
-    intro.stores = !blocks && intro.kernels && (p2p == NULL || strcmp(p2p, "0") != 0);
-    intro.hier = !blocks && intro.kernels && (hier == NULL || strcmp(hier, "0") != 0);
-    intro.least = least_bytes();
+    intro.opens = !blocks && options->ipc;
+    intro.stores = !blocks && intro.kernels && options->p2p;
+    intro.hier = !blocks && intro.kernels && options->hier;
+    intro.least = options->hier_bytes;
     memcpy(intro.uuid, gpu->uuid, sizeof intro.uuid);
     return intro;
 }
@@ -155,13 +144,14 @@ static kolo_status join_fused(struct kolo_gpu_path *p)
                                 c->options.cuda_ordinal, &p->fused);
 }
 
-static kolo_status join_p2p(struct kolo_gpu_path *p, struct kolo_gpu *gpu, const struct intro *all)
+static kolo_status join_p2p(struct kolo_gpu_path *p, struct kolo_gpu *gpu, const struct intro *all,
+                            const struct kolo_gpu_options *options)
 {
     unsigned char uuid[KOLO_PROGRAM_RANKS][16];
     for (int q = 0; q < p->comm->ranks.nranks; q++) {
         memcpy(uuid[q], all[q].uuid, sizeof uuid[q]);
     }
-    return kolo_p2p_path_open(p->comm, gpu, (const unsigned char(*)[16])uuid, &p->p2p);
+    return kolo_p2p_path_open(p->comm, gpu, (const unsigned char(*)[16])uuid, options, &p->p2p);
 }
 
 struct ranks { /* the argument of the relations between ranks */
@@ -235,7 +225,8 @@ static void load_early(const struct kolo_comm *c, const struct kolo_gpu *gpu,
     }
 }
 
-static kolo_status join_with(struct kolo_gpu_path *p, struct kolo_gpu *gpu, const struct intro *all)
+static kolo_status join_with(struct kolo_gpu_path *p, struct kolo_gpu *gpu, const struct intro *all,
+                             const struct kolo_gpu_options *options)
 {
     const struct kolo_comm *c = p->comm;
     const struct shared shared = what_is_shared(c, all);
@@ -255,7 +246,7 @@ static kolo_status join_with(struct kolo_gpu_path *p, struct kolo_gpu *gpu, cons
         return join_fused(p);
     }
     if (shared.stores) {
-        KOLO_TRY(join_p2p(p, gpu, all));
+        KOLO_TRY(join_p2p(p, gpu, all, options));
     }
     if (p->p2p != NULL) {
         return join_proxy(p, gpu, false, true); /* for messages and some v-forms */
@@ -284,14 +275,15 @@ static kolo_status join_over_host(struct kolo_gpu_path *p)
 {
     struct kolo_comm *c = p->comm;
     struct kolo_gpu gpu = {.pool = NULL};
+    struct kolo_gpu_options options = {.ipc = false};
     struct intro *all = calloc((size_t)c->ranks.nranks, sizeof *all);
     if (all == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", c->ranks.nranks);
     }
-    const struct intro mine = describe_gpu(c, &gpu);
+    const struct intro mine = describe_gpu(c, &options, &gpu);
     kolo_status st = kolo_all_gather(&mine, all, sizeof mine, KOLO_UINT8, c, NULL);
     st = mine.status != KOLO_OK ? (kolo_status)mine.status
-         : st == KOLO_OK        ? join_with(p, &gpu, all)
+         : st == KOLO_OK        ? join_with(p, &gpu, all, &options)
                                 : st;
     free(all);
     if (p->proxy == NULL) {

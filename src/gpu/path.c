@@ -7,6 +7,7 @@
 #include "core/call/parts.h"
 #include "gpu/inner.h"
 #include "gpu/memory.h"
+#include "gpu/options.h"
 
 #include <errno.h>
 #include <sys/uio.h>
@@ -189,7 +190,9 @@ static bool gpu_path_take_message(struct kolo_comm_path *path, const struct kolo
 static kolo_status gpu_path_check(void)
 {
     const struct kolo_cuda *cuda = NULL;
-    return kolo_cuda_open(&cuda);
+    struct kolo_gpu_options options;
+    KOLO_TRY(kolo_cuda_open(&cuda));
+    return kolo_gpu_options_read(&options);
 }
 
 static kolo_status gpu_path_bus(int device, char *out, size_t room)

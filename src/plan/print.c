@@ -13,7 +13,8 @@
 
 static const char *const op_names[] = {"send", "recv", "recv_reduce", "copy", "reduce"};
 
-void kolo_slice_print(struct kolo_slice slice, char *out)
+/* "out[3]", "in[0..3]", "scratch[]"; room for KOLO_SLICE_TEXT. */
+static void print_slice(struct kolo_slice slice, char *out)
 {
     static const char *const names[] = {"in", "out", "scratch", "?"};
     const char *name = names[slice.buf < KOLO_BUFS ? slice.buf : KOLO_BUFS];
@@ -33,8 +34,8 @@ void kolo_step_print(const struct kolo_step *step, char *out)
     char dst[KOLO_SLICE_TEXT];
     char peer[24] = "";
     char dep[24] = "";
-    kolo_slice_print(step->src, src);
-    kolo_slice_print(step->dst, dst);
+    print_slice(step->src, src);
+    print_slice(step->dst, dst);
     if (step->op <= KOLO_RECV_REDUCE) {
         (void)snprintf(peer, sizeof peer, " %s %d", step->op == KOLO_SEND ? "to" : "from",
                        step->peer);
@@ -224,8 +225,8 @@ static void draw_local(const struct drawing *d, int rank, int index, struct kolo
     const int y = y_of(d, rank, s->lane);
     char src[KOLO_SLICE_TEXT];
     char dst[KOLO_SLICE_TEXT];
-    kolo_slice_print(s->src, src);
-    kolo_slice_print(s->dst, dst);
+    print_slice(s->src, src);
+    print_slice(s->dst, dst);
     kolo_text_add(out,
                   "<rect x='%d' y='%d' width='8' height='8' fill='%s'><title>%s to %s</title>"
                   "</rect>\n",

@@ -10,8 +10,6 @@
 #define KOLO_SLICE_TEXT 48
 /* "recv_reduce from 1 out[1] -> out[1] last"; room for KOLO_STEP_TEXT. */
 void kolo_step_print(const struct kolo_step *step, char *out);
-/* "out[3]", "in[0..3]", "scratch[]"; room for KOLO_SLICE_TEXT. */
-void kolo_slice_print(struct kolo_slice slice, char *out);
 
 /* "allreduce_ring 4 ranks root 0: 48 steps, 24 messages, ..."; one line without its end. */
 void kolo_plan_summary(const struct kolo_plan *plan, struct kolo_text *out);

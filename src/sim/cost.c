@@ -52,7 +52,8 @@ static double wait_us(const struct kolo_sim *s, int rank, const struct kolo_sim_
     return op->nrefs * s->costs->step_us + far_us;
 }
 
-double kolo_sim_take_us(const struct kolo_sim *s, int rank, uint32_t request, uint32_t tile)
+/* A core's time to take a message. */
+static double take_us(const struct kolo_sim *s, int rank, uint32_t request, uint32_t tile)
 {
     const struct kolo_sim_machine *m = s->machine;
     const uint64_t bytes = kolo_sim_taken_bytes(s, kolo_sim_prog_at(s, rank), request, tile);
@@ -66,7 +67,7 @@ static double taken_us(const struct kolo_sim *s, int rank, const struct kolo_sim
     const struct kolo_sim_prog *p = kolo_sim_prog_at(s, rank);
     double us = 0;
     for (int i = 0; i < op->nrefs; i++) {
-        us += kolo_sim_take_us(s, rank, p->ref[op->ref + (uint32_t)i].what, tile);
+        us += take_us(s, rank, p->ref[op->ref + (uint32_t)i].what, tile);
     }
     return us;
 }
@@ -138,7 +139,7 @@ static struct came came_of(const struct kolo_sim *s, const struct kolo_sim_lane 
                            kolo_sim_wire_latency(s, partner, l->rank, bytes);
     const double posted_us = s->fact[kolo_sim_posted_fact(s, l->rank, tile, ref->what)] +
                              kolo_sim_posted_us(s, partner, l->rank, bytes);
-    return (struct came){fmax(sent_us, posted_us), kolo_sim_take_us(s, l->rank, ref->what, tile)};
+    return (struct came){fmax(sent_us, posted_us), take_us(s, l->rank, ref->what, tile)};
 }
 
 double kolo_sim_part_left(const struct kolo_sim *s, const struct kolo_sim_lane *l,

@@ -17,8 +17,6 @@ static inline uint64_t kolo_sim_taken_bytes(const struct kolo_sim *s, const stru
 }
 
 struct kolo_sim_core *kolo_sim_core_of(const struct kolo_sim *s, int rank);
-/* A core's time to take a message. */
-double kolo_sim_take_us(const struct kolo_sim *s, int rank, uint32_t request, uint32_t tile);
 /* The time that op number `pc` of a rank takes on its core, in this tile. */
 double kolo_sim_work(const struct kolo_sim *s, int rank, uint32_t pc, const struct kolo_sim_op *op,
                      uint32_t tile);

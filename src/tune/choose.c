@@ -342,7 +342,7 @@ void kolo_choice_line(const struct kolo_chooser *c, enum kolo_coll coll, int roo
     for (int i = 0; i < ranking->count; i++) {
         const struct kolo_candidate *one = &ranking->candidate[i];
         if (kolo_has_shape(c, one->algo, root)) {
-            kolo_text_add(out, one->us < 99.95 ? " %s %.3g" : " %s %.0f", kolo_algo_word(one->algo),
+            kolo_text_add(out, " %s %.*g", kolo_algo_word(one->algo), kolo_digits(one->us, 3),
                           one->us);
         }
     }

@@ -120,8 +120,9 @@ void kolo_coded_line(const struct kolo_coded_call *about, const struct kolo_code
                       about->rule == KOLO_CODEC_NEVER ? by[about->rule] : "no admissible plan");
         return;
     }
-    kolo_text_add(out, " -> %s (%s): %s in %s %.3g us, uncompressed %.3g us",
+    kolo_text_add(out, " -> %s (%s): %s in %s %.*g us, uncompressed %.*g us",
                   pick->pays ? "compressed" : "uncompressed", by[about->rule],
-                  kolo_codec_name(about->codec), kolo_algo_word(pick->algo), pick->coded_us,
+                  kolo_codec_name(about->codec), kolo_algo_word(pick->algo),
+                  kolo_digits(pick->coded_us, 3), pick->coded_us, kolo_digits(pick->plain_us, 3),
                   pick->plain_us);
 }

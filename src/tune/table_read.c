@@ -247,7 +247,7 @@ static kolo_status parse_measured(const struct parser *p, struct word w, unsigne
         number.len -= percent;
         if (percent != measured[i].percent || !parse_decimal(number, &value)) {
             return refuse_line(p, w, "wants a decimal number%s",
-                               measured[i].percent ? " and '%'" : "");
+                               measured[i].percent ? " and \"%\"" : "");
         }
         if ((*seen >> i & 1) != 0) {
             return refuse_line(p, w, "is there twice");

@@ -181,7 +181,7 @@ KOLO_CHECK kolo_status kolo_choose_coded(struct kolo_chooser *chooser,
                                          const struct kolo_pick *plain,
                                          struct kolo_coded_pick *out);
 /* Add the log line about it: "AllReduce: 67108864 Bytes, codec int8 -> compressed (price): int8 in
- * direct 1.6e+05 us, uncompressed 5.4e+05 us". */
+ * direct 160000 us, uncompressed 540000 us". */
 void kolo_coded_line(const struct kolo_coded_call *about, const struct kolo_coded_pick *pick,
                      struct kolo_text *out);
 

@@ -106,7 +106,7 @@ kolo_status kolo_inet_find(const char *host, uint16_t port, struct kolo_inet *ou
     }
     out->port = port;
     return is ? KOLO_OK
-              : kolo_fail(KOLO_ERR_INVALID, "host '%s' has no address: %s", host,
+              : kolo_fail(KOLO_ERR_INVALID, "host \"%s\" has no address: %s", host,
                           error != 0 ? gai_strerror(error) : "none of IPv4 or IPv6");
 }
 

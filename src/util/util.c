@@ -85,6 +85,16 @@ double kolo_now_us(void)
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
+int kolo_digits(double value, int least)
+{
+    enum { MOST = 17 };
+    int digits = 1;
+    for (double next = 10; digits < MOST && (digits < least || value >= next - 0.5); next *= 10) {
+        digits++;
+    }
+    return digits;
+}
+
 const char *kolo_env(const char *name)
 {
     const char *value = getenv(name);

@@ -157,6 +157,9 @@ static inline bool kolo_is_pow2(int n)
 bool kolo_parse_bytes(const char *text, size_t *out);
 /* A whole decimal number within [lo, hi]. False otherwise. */
 bool kolo_parse_int(const char *text, long lo, long hi, long *out);
+/* The precision with which %.*g writes `value` in at least `least` digits and, if it is large,
+ * rounded to a whole number, without an exponent. */
+int kolo_digits(double value, int least);
 /* The variable's value; NULL if it is unset or empty. */
 const char *kolo_env(const char *name);
 /* The variable's value as a whole number; `otherwise` if it is unset or empty. Errors: INVALID (it

@@ -1611,6 +1611,35 @@ TEST(FakeDeviceStart, RefusesDevicesAndKernelsThatAreNotThere)
     setenv("KOLO_CUDA_KERNELS", kernels.c_str(), 1);
 }
 
+TEST(FakeDeviceStart, RefusesWrongValuesOfTheVariablesForGpus)
+{
+    struct Wrong {
+        const char *name, *value, *text;
+    };
+    const Wrong cases[] = {
+        {"KOLO_CUDA_IPC", "no", "KOLO_CUDA_IPC is \"no\"; it must be 0 to 1"},
+        {"KOLO_CUDA_P2P", "off", "KOLO_CUDA_P2P is \"off\"; it must be 0 to 1"},
+        {"KOLO_CUDA_DIRECT", "2", "KOLO_CUDA_DIRECT is \"2\"; it must be 0 to 1"},
+        {"KOLO_CUDA_HIER", "-1", "KOLO_CUDA_HIER is \"-1\"; it must be 0 to 1"},
+        {"KOLO_DMABUF_ENABLE", "on", "KOLO_DMABUF_ENABLE is \"on\"; it must be 0 to 1"},
+        {"KOLO_CUDA_HIER_BYTES", "64kb",
+         "KOLO_CUDA_HIER_BYTES is \"64kb\"; it must be bytes, such as 64k"},
+        {"KOLO_CUDA_LL_BYTES", "-1",
+         "KOLO_CUDA_LL_BYTES is \"-1\"; it must be bytes, such as 64k"}};
+    for (const Wrong &wrong : cases) {
+        kolo_config config = KOLO_CONFIG_INIT;
+        kolo_comm *comm = nullptr;
+        config.device = 0;
+        setenv(wrong.name, wrong.value, 1);
+        EXPECT_EQ(KOLO_ERR_INVALID, kolo_comm_create_local(1, &config, &comm)) << wrong.name;
+        EXPECT_STREQ(wrong.text, kolo_error_text());
+        config.device = KOLO_HOST; // which does not read them
+        ASSERT_EQ(KOLO_OK, kolo_comm_create_local(1, &config, &comm)) << kolo_error_text();
+        kolo_comm_destroy(comm);
+        unsetenv(wrong.name);
+    }
+}
+
 TEST(NoDriver, IsSaidAndHostMemoryIsAsEver)
 {
     ASSERT_EQ(nullptr, gpu::Library()) << "there is a driver";

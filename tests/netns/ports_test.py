@@ -88,10 +88,10 @@ def test_late_name():
         for folder in folders:
             write(f"{folder}/hosts", f"{HOSTS.address(0)} late.kolo.test\n")
         ends = finish(ranks)
-        check(all("late.kolo.test' has no address yet" in line for line in said) and right(ends),
+        check(all('late.kolo.test" has no address yet' in line for line in said) and right(ends),
               "ranks wait for a name that appears late", *said, *tails(ends))
         ends = HOSTS.run([0, 1], COMMAND, KOLO_ROOT="never.kolo.test:7", KOLO_TIMEOUT_MS="500")
-        check(refused(ends, "never.kolo.test' has no address:"),
+        check(refused(ends, 'never.kolo.test" has no address:'),
               "a name that does not appear in time is an error", *tails(ends))
     finally:
         for folder in folders:

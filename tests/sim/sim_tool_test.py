@@ -193,4 +193,14 @@ def test_refusals():
               done.returncode, done.stdout, done.stderr)
 
 
+def test_collectives():
+    names = "allreduce, reduce, broadcast, gather, scatter, allgather, reducescatter, alltoall, barrier"
+    for tool in ("sim", "plan"):
+        done = subprocess.run([KOLO, tool, "alreduce", "-n", "4"], capture_output=True, text=True)
+        tap.check(done.returncode == 2 and '"alreduce" is no ' in done.stderr and names in done.stderr,
+                  f"kolo {tool} lists the collectives if it does not know one", done.returncode, done.stderr)
+    tap.check(sim("all_reduce", "-n", "4").stdout == sim("allreduce", "-n", "4").stdout != "",
+              "all_reduce is allreduce")
+
+
 tap.run_tests(globals())

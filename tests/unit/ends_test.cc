@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: src/core/call src/exec/cpu/wait.c
+// covers: src/core/call src/core/health src/exec/cpu/wait.c
 /* Threads and communicators that end while others need them. A thread that is cancelled in a call
  * ends after the call, when it holds no lock and no turn. So all ranks get their verdict by the
  * deadline, and all communicators can be destroyed. A communicator that is destroyed in a group ends
@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <string>
+#include <vector>
 
 namespace
 {
@@ -137,6 +138,127 @@ TEST(Cancel, OnAStream)
         kolo_stream_destroy(stream);
         return status;
     });
+}
+
+/* ---- waits that cannot end ---- */
+
+/* Each rank receives from peer[rank], which is -1 for a rank that makes no call. The texts of ranks
+ * that call, and whom they blame. */
+void WaitFor(const std::vector<int> &peer, std::vector<std::string> *text, int *blamed)
+{
+    const auto ranks = static_cast<int>(peer.size());
+    std::vector<kolo_comm *> comm(peer.size());
+    std::vector<Thread> threads(peer.size());
+    kolo_config config = KOLO_CONFIG_INIT;
+    config.timeout_ms = kTimeoutMs;
+    ASSERT_EQ(KOLO_OK, kolo_comm_create_local(ranks, &config, comm.data())) << kolo_error_text();
+    text->resize(peer.size());
+    for (size_t r = 0; r < peer.size(); r++) {
+        if (peer[r] < 0) {
+            continue;
+        }
+        threads[r].body = [&, r] {
+            float one = 1;
+            EXPECT_EQ(KOLO_ERR_TIMEOUT,
+                      kolo_recv(&one, 1, KOLO_FLOAT32, peer[r], comm[r], nullptr));
+            (*text)[r] = kolo_error_text();
+        };
+        threads[r].Start();
+    }
+    for (size_t r = 0; r < peer.size(); r++) {
+        if (peer[r] >= 0) {
+            threads[r].End();
+        }
+    }
+    kolo_failure failure = {};
+    failure.size = sizeof failure;
+    EXPECT_EQ(KOLO_OK, kolo_comm_failure(comm[0], &failure));
+    *blamed = failure.rank;
+    Thread down = {[&] {
+        for (kolo_comm *one : comm) {
+            kolo_comm_destroy(one);
+        }
+    }};
+    down.Start();
+    down.End();
+}
+
+void ExpectCircle(const std::vector<int> &peer, const std::string &end)
+{
+    std::vector<std::string> text;
+    int blamed = 0;
+    WaitFor(peer, &text, &blamed);
+    EXPECT_EQ(-1, blamed);
+    for (size_t r = 0; r < peer.size(); r++) {
+        const size_t at = text[r].rfind(end);
+        EXPECT_TRUE(peer[r] < 0 || (at != std::string::npos && at + end.size() == text[r].size()))
+            << "rank " << r << ": " << text[r];
+    }
+}
+
+TEST(Circle, OfReceivesIsNamedThoughAnotherRankMakesNoCall)
+{
+    ExpectCircle({1, 2, 0, -1},
+                 ": ranks 0, 1 and 2 wait for each other in a circle, each for the next one");
+    ExpectCircle({2, 0, 1},
+                 ": ranks 0, 2 and 1 wait for each other in a circle, each for the next one");
+}
+
+TEST(Circle, OfTwoIsNamedByTheRanksThatWaitForIt)
+{
+    ExpectCircle({1, 0, 0, 2}, ": ranks 0 and 1 wait for each other");
+}
+
+TEST(Circle, IsNotSaidOfAChainToARankThatMakesNoCall)
+{
+    std::vector<std::string> text;
+    int blamed = -1;
+    WaitFor({1, 2, -1}, &text, &blamed);
+    EXPECT_EQ(2, blamed);
+    for (size_t r = 0; r < 2; r++) {
+        EXPECT_EQ(std::string::npos, text[r].find("each other")) << text[r];
+        EXPECT_NE(std::string::npos, text[r].find("for rank 2")) << text[r];
+    }
+}
+
+/* ---- what the others of a host say of the cause ---- */
+
+bool Begins(const std::string &text, const std::string &begin)
+{
+    return text.compare(0, begin.size(), begin) == 0;
+}
+
+TEST(Cause, ThatBeginsWithItsFinderIsTheSameTextOnAllRanks)
+{
+    std::vector<std::string> text;
+    int blamed = -1;
+    WaitFor({2, 2, -1}, &text, &blamed);
+    EXPECT_EQ(text[0], text[1]);
+    EXPECT_TRUE(Begins(text[0], "rank 0 waited ") || Begins(text[0], "rank 1 waited ")) << text[0];
+}
+
+TEST(Cause, IsToldByTheOthersWithTheRankThatFoundIt)
+{
+    kolo_comm *comm[2] = {};
+    std::string text[2];
+    ASSERT_EQ(KOLO_OK, kolo_comm_create_local(2, nullptr, comm)) << kolo_error_text();
+    for (int r = 0; r < 2; r++) {
+        Thread caller = {[&] {
+            if (r == 0) {
+                kolo_comm_abort(comm[0]);
+            }
+            float one = 1;
+            EXPECT_EQ(KOLO_ERR_ABORTED,
+                      kolo_all_reduce(&one, &one, 1, KOLO_FLOAT32, KOLO_SUM, comm[r], nullptr));
+            text[r] = kolo_error_text();
+        }};
+        caller.Start();
+        caller.End();
+    }
+    EXPECT_EQ("this communicator has failed: kolo_comm_abort() was called", text[0]);
+    EXPECT_EQ("this communicator has failed: rank 0 says: kolo_comm_abort() was called", text[1]);
+    kolo_comm_destroy(comm[0]);
+    kolo_comm_destroy(comm[1]);
 }
 
 /* ---- communicators in groups ---- */

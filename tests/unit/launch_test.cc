@@ -194,9 +194,9 @@ TEST(Launch, EachCallMeetsAtAPlaceOfItsOwn)
 TEST(Launch, HalfAnEnvironmentIsRefused)
 {
     ExpectRefused({{"KOLO_RANK", "2"}}, KOLO_ERR_INVALID,
-                  "KOLO_RANK is '2' but KOLO_NRANKS is not set: set both or neither");
+                  "KOLO_RANK is \"2\" but KOLO_NRANKS is not set: set both or neither");
     ExpectRefused({{"WORLD_SIZE", "8"}}, KOLO_ERR_INVALID,
-                  "WORLD_SIZE is '8' but RANK is not set: set both or neither");
+                  "WORLD_SIZE is \"8\" but RANK is not set: set both or neither");
     ExpectRefused(With(kKolo, {{"KOLO_JOB", ""}}), KOLO_ERR_INVALID,
                   "KOLO_RANK is set but KOLO_JOB is not: nothing tells this job from another "
                   "(KOLO_RANK, KOLO_NRANKS and KOLO_JOB would)");

@@ -172,7 +172,7 @@ TEST(TableRefusal, EveryWordOfARowIsChecked)
         {"allreduce 2 * ring default", ":3:27:", "says nothing about buffers"},
         {"allreduce 2 * ring default any fast", ":3:32:", "is not known"},
         {"allreduce 2 * ring default any us=1us", ":3:32:", "wants a decimal number"},
-        {"allreduce 2 * ring default any gain=1", ":3:32:", "wants a decimal number and '%'"},
+        {"allreduce 2 * ring default any gain=1", ":3:32:", "wants a decimal number and \"%\""},
         {"allreduce 2 * ring default any us=1 us=2", ":3:37:", "is there twice"},
     };
     for (const auto &c : cases) {

@@ -171,7 +171,6 @@ TEST(TopologyHost, CountsAndCacheSizesAreThoseOfTheFile)
     ASSERT_EQ(KOLO_OK, bare.status());
     EXPECT_EQ(32, kolo_host_pus(threads.get()));
     EXPECT_EQ(size_t{32} << 20, kolo_host_l3_bytes(threads.get()));
-    EXPECT_EQ(size_t{1} << 20, kolo_host_l2_bytes(threads.get()));
     EXPECT_EQ(4, kolo_host_pus(bare.get()));
     EXPECT_EQ(0u, kolo_host_l3_bytes(bare.get()));
 }

@@ -196,6 +196,13 @@ TEST(Rules, EveryAlgorithmCanBeNamedByItsWord)
     }
 }
 
+TEST(Rules, ACollectiveMayBeSpeltAsItsCallIs)
+{
+    const Rules rules = Parse("all_reduce:ring;reduce_scatter:direct");
+    EXPECT_EQ("allreduce_ring", Find(rules, KOLO_COLL_ALL_REDUCE, 1));
+    EXPECT_EQ("reducescatter_direct", Find(rules, KOLO_COLL_REDUCE_SCATTER, 1));
+}
+
 TEST(Rules, NoTextIsNoRules)
 {
     const Rules rules = Parse("");
@@ -818,6 +825,35 @@ TEST(ChoiceLine, BeginsAsNcclsAndListsTheCheapestFirst)
     EXPECT_EQ(begin, line.substr(0, begin.size()));
     EXPECT_EQ(" us", line.substr(line.size() - 3));
     EXPECT_TRUE(Has(line, " ring ")) << line;
+}
+
+TEST(LogLine, WritesLongTimesWithoutAnExponent)
+{
+    const kolo_coded_call about = {
+        KOLO_COLL_ALL_REDUCE, KOLO_CODEC_INT8, KOLO_CODEC_BY_PRICE, 1 << 26, 1 << 24, 1 << 26};
+    kolo_coded_pick pick = {};
+    pick.algo = kolo_algos[0];
+    pick.pays = true;
+    pick.coded_us = 183215.4;
+    pick.plain_us = 99.96;
+    kolo_text text = {};
+    kolo_coded_line(&about, &pick, &text);
+    EXPECT_TRUE(Has(text.chars, " 183215 us, uncompressed 100 us")) << text.chars;
+    kolo_text_free(&text);
+}
+
+TEST(Digits, AreAtLeastThatManyAndEnoughForAWholeNumber)
+{
+    const struct {
+        double value;
+        const char *text;
+    } cases[] = {{0, "0"},       {0.01234, "0.0123"}, {9.996, "10"},  {99.96, "100"},
+                 {999.4, "999"}, {999.6, "999.6"},    {1000, "1000"}, {123456.7, "123457"}};
+    for (const auto &one : cases) {
+        char text[32];
+        (void)snprintf(text, sizeof text, "%.*g", kolo_digits(one.value, 3), one.value);
+        EXPECT_STREQ(one.text, text);
+    }
 }
 
 } // namespace

@@ -9,7 +9,7 @@
 
 const char *const kolo_log_uses[KOLO_LOG_USES] = {"NVLS", "MNNVL", "CollNet", "PXN"};
 
-void kolo_log_add_value(struct kolo_log_values *values, int a, int b)
+static void add_value(struct kolo_log_values *values, int a, int b)
 {
     for (int i = 0; i < values->count; i++) {
         if (values->value[i][0] == a && values->value[i][1] == b) {
@@ -37,13 +37,13 @@ static void add_member(struct kolo_log *log, const struct kolo_log_member *m)
         c->nranks_exact = true;
     }
     if (m->nodes > 0) {
-        kolo_log_add_value(&c->nodes, m->nodes, m->local);
+        add_value(&c->nodes, m->nodes, m->local);
     }
     if (m->ring_channels > 0) {
-        kolo_log_add_value(&c->channels, m->ring_channels, 0);
+        add_value(&c->channels, m->ring_channels, 0);
     }
     if (m->coll_channels > 0) {
-        kolo_log_add_value(&c->coll_channels, m->coll_channels, 0);
+        add_value(&c->coll_channels, m->coll_channels, 0);
     }
 }
 
@@ -152,8 +152,7 @@ static kolo_status place_facts(struct kolo_log *log)
     }
     for (int i = 0; i < log->nheads && done; i++) {
         const struct kolo_log_next *h = &log->head[i];
-        kolo_log_add_value(&log->comm[log->member[h->member].set].heads, h->edge.channel,
-                           h->edge.from);
+        add_value(&log->comm[log->member[h->member].set].heads, h->edge.channel, h->edge.from);
     }
     return done ? KOLO_OK : kolo_log_fail_memory(log);
 }

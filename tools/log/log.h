@@ -157,7 +157,6 @@ static inline int kolo_log_larger(int a, int b)
     return a > b ? a : b;
 }
 void kolo_log_issue(struct kolo_log *log, const char *format, ...) KOLO_PRINTF(2, 3);
-void kolo_log_add_value(struct kolo_log_values *values, int a, int b);
 
 /* Print the log for people (print.c), or as JSON (json.c). */
 void kolo_log_print_text(const struct kolo_log *log, struct kolo_text *out);

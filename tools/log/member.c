@@ -87,7 +87,8 @@ void kolo_log_members_free(struct kolo_log *log)
     free(log->member);
 }
 
-int kolo_log_host(struct kolo_log *log, const char *name)
+/* The index of a host's name; a new name is added. -1: no memory. */
+static int find_host(struct kolo_log *log, const char *name)
 {
     const uint64_t hash = kolo_hash(0, name, strlen(name));
     int *host = value_of(&log->names, (int)(uint32_t)hash, (int)(uint32_t)(hash >> 32), 0);
@@ -245,7 +246,7 @@ static void note_hint(struct kolo_log_member *m, const struct kolo_log_hint *h, 
 kolo_status kolo_log_member_of(struct kolo_log *log, const struct kolo_log_line *l,
                                const struct kolo_log_hint *h, int *out)
 {
-    const int host = kolo_log_host(log, l->host);
+    const int host = find_host(log, l->host);
     int *of_process = host >= 0 ? value_of(&log->processes, host, l->pid, 0) : NULL;
     int *of_thread = of_process != NULL ? value_of(&log->threads, host, l->pid, l->tid) : NULL;
     if (of_thread == NULL) {

@@ -31,8 +31,6 @@ struct kolo_log_hint {
 /* Find the member that says the line, or add it. Errors: SYSTEM. */
 KOLO_CHECK kolo_status kolo_log_member_of(struct kolo_log *log, const struct kolo_log_line *l,
                                           const struct kolo_log_hint *hint, int *out);
-/* The index of a host's name; a new name is added. -1: no memory. */
-int kolo_log_host(struct kolo_log *log, const char *name);
 void kolo_log_members_free(struct kolo_log *log);
 
 #endif

@@ -74,6 +74,16 @@ static int fail_usage(const char *what, const char *value)
     return 2;
 }
 
+static int unknown_coll(const char *name)
+{
+    struct kolo_text all = {0};
+    kolo_coll_list(&all, ", ");
+    (void)fprintf(stderr, "kolo sim: \"%s\" is no collective; there are %s\n", name,
+                  all.chars != NULL ? all.chars : "some");
+    kolo_text_free(&all);
+    return 2;
+}
+
 static int fail_library(void)
 {
     (void)fprintf(stderr, "kolo sim: %s\n", kolo_error_text());
@@ -418,7 +428,7 @@ int kolo_tool_sim(int argc, char **argv)
         return print_usage(stdout, 0);
     }
     if (!o.replay && !o.bootstrap && !kolo_coll_find(o.coll, strlen(o.coll), &sweep.coll)) {
-        return fail_usage("no such collective", o.coll);
+        return unknown_coll(o.coll);
     }
     if (kolo_plugins_load() != KOLO_OK ||
         sim_machine_open(o.machine, (int)o.per_host, &machine) != KOLO_OK) {

@@ -10,7 +10,7 @@
 
 static const double BUSY = 0.05; /* as much noise as the least gain that counts */
 
-void tune_way_name(const struct tune_way *way, char out[TUNE_TEXT])
+static void name_way(const struct tune_way *way, char out[TUNE_TEXT])
 {
     if (way->algo == NULL) {
         (void)snprintf(out, TUNE_TEXT, "%s", tune_composition_name(way->composition));
@@ -121,8 +121,8 @@ static void print_worst(const struct regret *r, FILE *out)
 {
     char way[TUNE_TEXT], best[TUNE_TEXT];
     const struct tune_point *p = r->point;
-    tune_way_name(&p->way[r->way], way);
-    tune_way_name(&p->way[r->best], best);
+    name_way(&p->way[r->way], way);
+    name_way(&p->way[r->best], best);
     (void)fprintf(out,
                   "    %-13s %9zu B %-7s %-18s %10.2f us, %-18s %10.2f us: %5.1f %% (+- %.1f)\n",
                   kolo_coll_name(p->coll), p->bytes, buffers_of(p), way,
@@ -208,8 +208,8 @@ static void guard_composed(const struct tune_point *p, int nranks, FILE *out)
         const struct tune_figure gain = tune_gain(way, &p->way[p->chosen], TUNE_CHECK);
         if (way->algo == NULL && tune_is_worth(&gain)) {
             char name[TUNE_TEXT], chosen[TUNE_TEXT];
-            tune_way_name(way, name);
-            tune_way_name(&p->way[p->chosen], chosen);
+            name_way(way, name);
+            name_way(&p->way[p->chosen], chosen);
             (void)fprintf(
                 out, "guard: %s of %zu B, %d ranks, %s buffers: %s is %.0f %% faster than %s\n",
                 kolo_coll_name(p->coll), p->bytes, nranks, buffers_of(p), name, 100 * gain.value,
@@ -289,7 +289,7 @@ static void explain_way(const struct tune_point *p, int i, FILE *out)
     char name[TUNE_TEXT], predicted[TUNE_TEXT] = "-";
     const struct tune_way *way = &p->way[i];
     const struct tune_figure time = all_rounds(way);
-    tune_way_name(way, name);
+    name_way(way, name);
     if (way->algo != NULL) {
         (void)snprintf(predicted, sizeof predicted, "%.2f", way->predicted_us);
     }
@@ -313,12 +313,12 @@ void tune_print_explanation(const struct tune_point *p, int nranks, FILE *out)
     for (int i = 0; i < p->nways; i++) {
         explain_way(p, order[i], out);
     }
-    tune_way_name(&p->way[p->standard], name);
+    name_way(&p->way[p->standard], name);
     (void)fprintf(out, "chosen: %s, by %s", name, p->source);
     if (other >= 0) {
         const double chosen_us = all_rounds(&p->way[p->standard]).value;
         const double ratio = all_rounds(&p->way[other]).value / chosen_us;
-        tune_way_name(&p->way[other], name);
+        name_way(&p->way[other], name);
         (void)fprintf(out, "; next: %s, %.1f %% %s", name, 100 * fabs(ratio - 1),
                       ratio < 1 ? "faster" : "slower");
     }
@@ -338,7 +338,7 @@ static void write_way(const struct tune_points *points, const struct tune_point 
     if (all.count == 0) {
         return;
     }
-    tune_way_name(way, name);
+    name_way(way, name);
     (void)fprintf(file, "%s,%d,%zu,%s,%s,%zu,%.3f,%.3f,%.3f,%d,%.3f,%.3f,%s\n",
                   kolo_coll_name(p->coll), points->nranks, p->bytes, buffers_of(p), name,
                   way->tile_bytes, way->algo != NULL ? way->predicted_us : 0, all.value, all.sigma,

@@ -81,7 +81,6 @@ int tune_rank_main(const struct tune_options *options);
 
 /* ---- report.c: the report of rank 0 ---- */
 
-void tune_way_name(const struct tune_way *way, char out[TUNE_TEXT]);
 void tune_print_rules(const struct tune_points *points, FILE *out);
 void tune_print_regret(const struct tune_points *points, FILE *out);
 void tune_print_guards(const struct tune_points *points, FILE *out);

@@ -149,14 +149,6 @@ int kolo_graph_next_child(const struct kolo_graph *graph, int parent, int after)
 int kolo_graph_numa(const struct kolo_graph *graph, int node);
 /* The only NVSWITCH node, added on first use; -1: no memory, or beyond the limit. */
 int kolo_graph_nvswitch(struct kolo_graph *graph);
-/* All bus addresses, sorted, for many searches; the caller calls free(). Errors: SYSTEM. */
-struct kolo_bus_entry {
-    uint64_t bus;
-    int node;
-};
-KOLO_CHECK kolo_status kolo_graph_index(struct kolo_graph *graph, struct kolo_bus_entry **out);
-int kolo_index_find(const struct kolo_graph *graph, const struct kolo_bus_entry *index,
-                    uint64_t bus);
 /* The error after a failed addition: INVALID if the graph has a limit, else SYSTEM. */
 kolo_status kolo_graph_full(const struct kolo_graph *graph);
 /* Grow an array to hold one more element, and count its memory in the graph. NULL: no memory, or

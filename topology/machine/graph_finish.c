@@ -13,32 +13,37 @@
 
 /* ---- addresses ---- */
 
+struct bus_entry {
+    uint64_t bus;
+    int node;
+};
+
 static int compare_entries(const void *left, const void *right)
 {
-    const struct kolo_bus_entry *a = left, *b = right;
+    const struct bus_entry *a = left, *b = right;
     if (a->bus != b->bus) {
         return a->bus < b->bus ? -1 : 1;
     }
     return a->node < b->node ? -1 : a->node > b->node;
 }
 
-kolo_status kolo_graph_index(struct kolo_graph *graph, struct kolo_bus_entry **out)
+/* All bus addresses, sorted, for many searches; the caller calls free(). Errors: SYSTEM. */
+static kolo_status sort_buses(struct kolo_graph *graph, struct bus_entry **out)
 {
     const size_t n = (size_t)graph->nnodes;
-    struct kolo_bus_entry *index = malloc((n + 1) * sizeof *index);
+    struct bus_entry *index = malloc((n + 1) * sizeof *index);
     if (index == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", graph->source);
     }
     for (size_t i = 0; i < n; i++) {
-        index[i] = (struct kolo_bus_entry){graph->node[i].bus, (int)i};
+        index[i] = (struct bus_entry){graph->node[i].bus, (int)i};
     }
     qsort(index, n, sizeof *index, compare_entries);
     *out = index;
     return KOLO_OK;
 }
 
-int kolo_index_find(const struct kolo_graph *graph, const struct kolo_bus_entry *index,
-                    uint64_t bus)
+static int find_bus(const struct kolo_graph *graph, const struct bus_entry *index, uint64_t bus)
 {
     int low = 0, high = graph->nnodes;
     while (low < high) {
@@ -100,7 +105,7 @@ static double claimed_gbs(const struct kolo_graph *graph, const struct kolo_link
 }
 
 /* The node at a claim's other end; -1: no node to link to. */
-static int other_end(struct kolo_graph *graph, const struct kolo_bus_entry *index, int nvswitch,
+static int other_end(struct kolo_graph *graph, const struct bus_entry *index, int nvswitch,
                      const struct kolo_link_claim *claim)
 {
     char from[24], to[24];
@@ -110,7 +115,7 @@ static int other_end(struct kolo_graph *graph, const struct kolo_bus_entry *inde
     if (claim->kind == KOLO_NODE_NUMA) {
         return kolo_graph_numa(graph, claim->from);
     }
-    const int node = kolo_index_find(graph, index, claim->to);
+    const int node = find_bus(graph, index, claim->to);
     kolo_bus_print(graph->node[claim->from].bus, from);
     kolo_bus_print(claim->to, to);
     if (node == claim->from) {
@@ -140,12 +145,12 @@ static int find_nvswitch(struct kolo_graph *graph, const struct kolo_link_claims
 static kolo_status find_meanings(struct kolo_graph *graph, const struct kolo_link_claims *claims,
                                  struct meant *meant, int *count)
 {
-    struct kolo_bus_entry *index = NULL;
+    struct bus_entry *index = NULL;
     const int nvswitch = find_nvswitch(graph, claims);
     if (nvswitch == -2) {
         return kolo_graph_full(graph);
     }
-    KOLO_TRY(kolo_graph_index(graph, &index));
+    KOLO_TRY(sort_buses(graph, &index));
     for (int i = 0; i < claims->count; i++) {
         const struct kolo_link_claim *c = &claims->claim[i];
         const int to = other_end(graph, index, nvswitch, c);

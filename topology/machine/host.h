@@ -28,9 +28,8 @@ int kolo_host_pus(const struct kolo_host *host);
 /* OS index of PU i, -1 if there is none. PUs are counted in the order of OS indices, as taskset and
  * Linux do; the second PU of a core often comes far behind its first. */
 int kolo_host_pu_os(const struct kolo_host *host, int i);
-/* Bytes of one cache, the smallest where they differ; 0 unknown. */
+/* Bytes of one L3, the smallest where they differ; 0 unknown. */
 size_t kolo_host_l3_bytes(const struct kolo_host *host);
-size_t kolo_host_l2_bytes(const struct kolo_host *host);
 
 /* The place where a thread runs, in logical indices, which number neighbours consecutively. -1:
  * unknown, absent, or more than one (a thread bound to two cores of one package has a package and

@@ -18,24 +18,14 @@ int kolo_host_pu_os(const struct kolo_host *host, int i)
     return i >= 0 && i < kolo_host_pus(host) ? host->pu[i].os : -1;
 }
 
-static size_t smallest_cache(const struct kolo_host *host, enum kolo_part_kind kind)
+size_t kolo_host_l3_bytes(const struct kolo_host *host)
 {
     size_t bytes = 0;
-    for (int i = -1; (i = kolo_parts_next(host, kind, i)) >= 0;) {
+    for (int i = -1; (i = kolo_parts_next(host, KOLO_PART_L3, i)) >= 0;) {
         const size_t size = (size_t)host->part[i].bytes;
         bytes = bytes == 0 || (size != 0 && size < bytes) ? size : bytes;
     }
     return bytes;
-}
-
-size_t kolo_host_l3_bytes(const struct kolo_host *host)
-{
-    return smallest_cache(host, KOLO_PART_L3);
-}
-
-size_t kolo_host_l2_bytes(const struct kolo_host *host)
-{
-    return smallest_cache(host, KOLO_PART_L2);
 }
 
 static int index_above(const struct kolo_host *host, int pu, enum kolo_part_kind kind)

@@ -63,7 +63,8 @@ void kolo_verbs_lane_break(struct kolo_verbs_lane *lane, const char *what)
 
 /* ---- out ---- */
 
-bool kolo_verbs_lane_has_room(const struct kolo_verbs_lane *lane, uint32_t more)
+/* Whether an entry and `more` further work requests may go now. */
+static bool has_room(const struct kolo_verbs_lane *lane, uint32_t more)
 {
     const uint32_t last = lane->slot_posted[lane->sent % KOLO_VERBS_SLOTS];
     return lane->state == KOLO_VERBS_LANE_LIVE && lane->sent - lane->credited < KOLO_VERBS_SLOTS &&
@@ -78,7 +79,7 @@ struct kolo_verbs_lane *kolo_verbs_lane_choose(struct kolo_link *link, uint32_t 
     for (int i = 0; i < link->nlanes; i++) {
         struct kolo_verbs_lane *lane = &link->lane[i];
         const double busy = (double)lane->flying_bytes / lane->rail->self.speed_mbps;
-        if (kolo_verbs_lane_has_room(lane, more) && (best == NULL || busy < least)) {
+        if (has_room(lane, more) && (best == NULL || busy < least)) {
             best = lane;
             least = busy;
         }

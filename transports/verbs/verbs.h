@@ -295,8 +295,6 @@ void kolo_verbs_lane_live(struct kolo_verbs_lane *lane);
 void kolo_verbs_lane_break(struct kolo_verbs_lane *lane, const char *what);
 /* Fill the receive queue. False: the device refuses. */
 bool kolo_verbs_lane_fill(struct kolo_verbs_lane *lane);
-/* Whether an entry and `more` further work requests may go now. */
-bool kolo_verbs_lane_has_room(const struct kolo_verbs_lane *lane, uint32_t more);
 /* The live lane with room that will be free first, or NULL. */
 struct kolo_verbs_lane *kolo_verbs_lane_choose(struct kolo_link *link, uint32_t more);
 /* The place of the next entry. kolo_verbs_lane_send() sends it, with `len` bytes behind its head,

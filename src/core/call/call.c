@@ -164,7 +164,7 @@ size_t kolo_call_count(const struct kolo_call *call)
 
 /* A hash of the facts that all ranks must agree on. It leaves out the lengths of v-forms that not
  * all ranks know, and the type in calls that only move bytes. */
-uint64_t kolo_call_signature(const struct kolo_call *call)
+static uint64_t signature_of(const struct kolo_call *call)
 {
     const uint64_t words[] = {call->args.coll,
                               (uint64_t)call->args.root,
@@ -207,7 +207,7 @@ static kolo_status do_choose(struct kolo_call *call)
             call->args.coll == KOLO_COLL_BARRIER ? 1 : kolo_type_bytes(call->args.type);
         KOLO_TRY(choose(call));
         KOLO_TRY(prepare_input(call));
-        call->signature = kolo_call_signature(call);
+        call->signature = signature_of(call);
         KOLO_TRY(kolo_call_decide_entries(call));
         call->started = true;
     }

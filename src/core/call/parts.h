@@ -8,8 +8,6 @@
 
 /* ---- call.c ---- */
 
-/* A hash of the facts that all ranks must agree on. */
-uint64_t kolo_call_signature(const struct kolo_call *call);
 /* The buffers that the program runs on: the caller's, or copies in the accumulator type or in units
  * of a codec. */
 static inline const void *kolo_call_run_in(const struct kolo_call *call)

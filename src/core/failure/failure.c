@@ -14,6 +14,19 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The text of rank `seen_by`, which found the cause, as this rank tells it. Who found the cause is
+ * said unless the text begins with it, as "rank 1 waited ..." does. */
+static void say_cause(const struct kolo_comm *c, int seen_by, const char *text, char *out,
+                      size_t room)
+{
+    char begin[32], teller[32] = "";
+    const int len = snprintf(begin, sizeof begin, "rank %d ", seen_by);
+    if (seen_by != c->ranks.rank && strncmp(text, begin, (size_t)len) != 0) {
+        (void)snprintf(teller, sizeof teller, "rank %d says: ", seen_by);
+    }
+    (void)snprintf(out, room, "%s%s", teller, text);
+}
+
 kolo_status kolo_comm_usable(const struct kolo_comm *comm)
 {
     if (KOLO_UNLIKELY(comm == NULL)) {
@@ -27,10 +40,12 @@ kolo_status kolo_comm_usable(const struct kolo_comm *comm)
         const struct kolo_board *board = comm->health.board;
         const bool own = atomic_load(&comm->failure.error) != KOLO_OK;
         const bool there = board != NULL && atomic_load(&board->verdict.state) == 2;
+        char told[sizeof comm->failure.text] = "another rank failed or was aborted";
+        if (there) {
+            say_cause(comm, board->verdict.seen_by, board->verdict.text, told, sizeof told);
+        }
         return kolo_fail(error, "this communicator has failed: %s",
-                         own     ? comm->failure.text
-                         : there ? board->verdict.text
-                                 : "another rank failed or was aborted");
+                         own ? comm->failure.text : told);
     }
     return KOLO_OK;
 }
@@ -293,12 +308,7 @@ static void find_verdict(struct kolo_comm *c, kolo_status status, int rank)
             sched_yield(); /* another rank writes it, and may die meanwhile */
         }
     }
-    if (own->seen_by == c->ranks.rank) {
-        (void)snprintf(c->failure.text, sizeof c->failure.text, "%s", own->text);
-    } else {
-        (void)snprintf(c->failure.text, sizeof c->failure.text, "rank %d: %s", own->seen_by,
-                       own->text);
-    }
+    say_cause(c, own->seen_by, own->text, c->failure.text, sizeof c->failure.text);
 }
 
 kolo_status kolo_failure_end(struct kolo_comm *c, kolo_status status, int rank)

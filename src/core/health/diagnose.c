@@ -72,6 +72,28 @@ static int find_end(struct kolo_comm *c, int peer, double *for_us)
 
 enum wait { WAIT_CALL, WAIT_MESSAGE, WAIT_CONNECT };
 
+/* False: they do not wait in a circle any more. */
+static bool say_circle(const struct kolo_comm *c, int peer, char *out, size_t room)
+{
+    enum { LISTED = 8 };
+    int rank[LISTED];
+    const int n = kolo_waits_circle(c, peer, rank, LISTED), listed = n < LISTED ? n : LISTED;
+    size_t len = (size_t)snprintf(out, room, "ranks");
+    for (int i = 0; i < listed; i++) {
+        len += (size_t)snprintf(out + len, room - len, "%s %d",
+                                i == 0       ? ""
+                                : i == n - 1 ? " and"
+                                             : ",",
+                                rank[i]);
+    }
+    if (n > listed) {
+        len += (size_t)snprintf(out + len, room - len, " and %d more", n - listed);
+    }
+    (void)snprintf(out + len, room - len, " wait for each other%s",
+                   n > 2 ? " in a circle, each for the next one" : "");
+    return n > 0;
+}
+
 static kolo_status say_late(struct kolo_comm *c, int peer, int last, int limit_ms, enum wait wait)
 {
     const bool message = wait == WAIT_MESSAGE;
@@ -83,6 +105,10 @@ static kolo_status say_late(struct kolo_comm *c, int peer, int last, int limit_m
         (void)snprintf(mine, sizeof mine, "in %s,", call);
     }
     c->links.exec_env.blamed = last >= 0 ? last : -1;
+    if (last == KOLO_WAITS_CIRCLE && say_circle(c, peer, state, sizeof state)) {
+        return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d waited %d ms %s for rank %d: %s", c->ranks.rank,
+                         limit_ms, mine, peer, state);
+    }
     if (last < 0 && peer >= 0 && peer < c->ranks.nranks) {
         return kolo_fail(
             KOLO_ERR_TIMEOUT,
@@ -112,10 +138,9 @@ static bool find_culprit(struct kolo_comm *c, int peer, double over_us, enum wai
 {
     double for_us = 0;
     const int last = find_end(c, peer, &for_us);
-    const bool steady = for_us > SURE_US && (last >= 0 || wait == WAIT_CALL);
-    const bool sure = steady || kolo_waits_is_stopped(c, last);
-    *out = sure ? last : KOLO_WAITS_UNKNOWN;
-    return sure || over_us > DOUBT_US;
+    const bool steady = for_us > SURE_US, stopped = kolo_waits_is_stopped(c, last);
+    *out = steady || stopped ? last : KOLO_WAITS_UNKNOWN;
+    return (steady && (last >= 0 || wait == WAIT_CALL)) || stopped || over_us > DOUBT_US;
 }
 
 kolo_status kolo_diagnose_late(struct kolo_comm *c, int peer, double waited_us, int limit_ms,
@@ -223,7 +248,9 @@ kolo_status kolo_diagnose_ask(struct kolo_comm *c, int peer, double waited_us, b
         kolo_watchdog_watch(c, peer);
     }
     const int last = find_end(c, peer, &for_us);
-    atomic_store_explicit(&c->health.slot->waits_for_last, last + 1, memory_order_relaxed);
+    atomic_store_explicit(&c->health.slot->waits_for_last,
+                          (last == KOLO_WAITS_CIRCLE ? KOLO_WAITS_UNKNOWN : last) + 1,
+                          memory_order_relaxed);
     kolo_gossip_ask(c, peer);
     KOLO_TRY(message ? KOLO_OK : check_crossed(c, peer, waited_us, stuck));
     if (last >= 0 &&

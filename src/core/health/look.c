@@ -80,7 +80,8 @@ static uint64_t calls_seen(const struct kolo_comm *c)
     return sum;
 }
 
-bool kolo_look_listens(const struct kolo_comm *c)
+/* Whether the communicator has peers of which only connections tell. */
+static bool has_far_peers(const struct kolo_comm *c)
 {
     return c->ranks.nranks > 1 && (c->ranks.nhosts > 1 || c->links.mapper == NULL);
 }
@@ -120,10 +121,10 @@ void kolo_look_listen(struct kolo_comm *c)
 /* What came over connections while no call looks. */
 static void listen_to_peers(struct kolo_comm *c)
 {
-    if (kolo_look_listens(c)) {
+    if (has_far_peers(c)) {
         kolo_calls_tell(c);
     }
-    if (kolo_look_listens(c) && pthread_mutex_trylock(&c->links.lock) == 0) {
+    if (has_far_peers(c) && pthread_mutex_trylock(&c->links.lock) == 0) {
         kolo_look_listen(c);
         kolo_calls_compare(c);
         pthread_mutex_unlock(&c->links.lock);
@@ -227,7 +228,7 @@ enum { HEAR_MS = 10 /* a busy connection is heard so often */ };
 
 static bool listens(const struct kolo_comm *c)
 {
-    return kolo_look_listens(c) && atomic_load(&c->failure.error) == KOLO_OK;
+    return has_far_peers(c) && atomic_load(&c->failure.error) == KOLO_OK;
 }
 
 bool kolo_look_ears_any(const struct kolo_comm *comms)

@@ -23,8 +23,6 @@ void kolo_look_lose_rank(struct kolo_comm *c, int q, bool lives);
 void kolo_look_fates(struct kolo_comm *c);
 /* The program has closed the descriptors of this process: a communicator with other ones ends. */
 void kolo_look_lose_descriptors(struct kolo_comm *c);
-/* Whether the communicator has peers of which only connections tell. */
-bool kolo_look_listens(const struct kolo_comm *c);
 /* What came over connections while no call looks. The links' lock is held. */
 void kolo_look_listen(struct kolo_comm *c);
 /* kolo_env.on_contact: `rank` has connected to this one first. */

@@ -77,6 +77,71 @@ void kolo_waits_message_over(struct kolo_comm *c, int peer)
     }
 }
 
+/* ---- circles ---- */
+
+/* Whether a slot's word about a message says that the rank waits now. */
+static bool is_fresh(const struct kolo_comm *c, uint64_t word)
+{
+    const uint32_t age_ms = now_ms() - (uint32_t)(word >> 32);
+    return word != 0 && age_ms * 1e3 <= fresh_us(c);
+}
+
+/* The only rank that rank q waits for. NOBODY: there is none, or several, or rank q may do other
+ * work meanwhile, or is on another host. *in_call: the wait is a collective's. */
+static int only_next(const struct kolo_comm *c, int q, bool *in_call)
+{
+    const struct kolo_board_slot *slot = kolo_comm_slot(c, q);
+    if (slot == NULL) {
+        return KOLO_WAITS_NOBODY;
+    }
+    int next = atomic_load_explicit(&slot->waits_for, memory_order_relaxed) - 1;
+    *in_call = *in_call || next >= 0;
+    for (int i = 0; i < KOLO_SLOT_MESSAGES; i++) {
+        const uint64_t word = atomic_load_explicit(&slot->message[i], memory_order_relaxed);
+        const int peer = (int)((uint32_t)word & ~KOLO_SLOT_BLOCKS) - 2;
+        if (!is_fresh(c, word)) {
+            continue;
+        }
+        const bool blocks = ((uint32_t)word & KOLO_SLOT_BLOCKS) != 0;
+        if (!blocks || peer < 0 || (next >= 0 && next != peer)) {
+            return KOLO_WAITS_NOBODY;
+        }
+        next = peer;
+    }
+    return next < c->ranks.nranks && next != q ? next : KOLO_WAITS_NOBODY;
+}
+
+/* The lowest rank of the circle that the wait for `peer` leads to; NOBODY: there is none. */
+static int find_circle(const struct kolo_comm *c, int peer, bool *in_call)
+{
+    int q = peer;
+    for (int i = 0; i < c->ranks.nranks && q >= 0; i++) { /* then it is in the circle */
+        q = only_next(c, q, in_call);
+    }
+    int lowest = q;
+    *in_call = false;
+    for (int i = 0; i < c->ranks.nranks && q >= 0; i++) { /* once round, or more often */
+        q = only_next(c, q, in_call);
+        lowest = q < lowest ? q : lowest;
+    }
+    return lowest >= 0 ? lowest : KOLO_WAITS_NOBODY;
+}
+
+int kolo_waits_circle(const struct kolo_comm *c, int peer, int *out, int most)
+{
+    bool in_call = false;
+    const int first = find_circle(c, peer, &in_call);
+    int n = 0;
+    for (int q = first; q >= 0 && n < c->ranks.nranks && (n == 0 || q != first); n++) {
+        if (n < most) {
+            out[n] = q;
+        }
+        q = only_next(c, q, &in_call);
+        n = q < 0 ? -1 : n; /* it has gone on meanwhile */
+    }
+    return n > 1 ? n : 0;
+}
+
 /* ---- the search ---- */
 
 struct search {
@@ -115,7 +180,6 @@ static void follow_wait(struct search *s, const struct kolo_board_slot *slot, in
 /* Reach the ranks that the rank of this slot waits for. False: it waits for nobody. */
 static bool follow_slot(struct search *s, const struct kolo_board_slot *slot)
 {
-    const uint32_t now = now_ms();
     const int next = atomic_load_explicit(&slot->waits_for, memory_order_relaxed) - 1;
     bool waits = next >= 0, blocks = waits;
     if (waits) {
@@ -123,8 +187,7 @@ static bool follow_slot(struct search *s, const struct kolo_board_slot *slot)
     }
     for (int i = 0; i < KOLO_SLOT_MESSAGES; i++) {
         const uint64_t word = atomic_load_explicit(&slot->message[i], memory_order_relaxed);
-        const uint32_t age_ms = now - (uint32_t)(word >> 32);
-        if (word != 0 && age_ms * 1e3 <= fresh_us(s->comm)) {
+        if (is_fresh(s->comm, word)) {
             follow_wait(s, slot, (int)((uint32_t)word & ~KOLO_SLOT_BLOCKS) - 2);
             blocks = blocks || ((uint32_t)word & KOLO_SLOT_BLOCKS) != 0;
             waits = true;
@@ -181,12 +244,26 @@ static void reach_all(struct search *s)
     }
 }
 
-static int find_sink(struct search *s)
+static bool has_found(const struct search *s)
 {
+    return s->stopped != KOLO_WAITS_NOBODY || s->sink != KOLO_WAITS_NOBODY;
+}
+
+/* `peer`: the rank that this one waits for; NOBODY: any, or several. A rank of a collective may
+ * wait for more ranks than its slot says. So a circle of messages only is certain before all ranks
+ * were looked at. */
+static int find_sink(struct search *s, int peer)
+{
+    bool in_call = false;
     run_search(s);
-    if (s->stopped == KOLO_WAITS_NOBODY && s->sink == KOLO_WAITS_NOBODY) {
+    const bool circle =
+        peer >= 0 && !has_found(s) && !s->unsure && find_circle(s->comm, peer, &in_call) >= 0;
+    if (!has_found(s) && !(circle && !in_call)) {
         reach_all(s);
         run_search(s);
+    }
+    if (circle && !has_found(s) && !s->unsure) {
+        return KOLO_WAITS_CIRCLE;
     }
     const int sink = s->unsure ? KOLO_WAITS_UNKNOWN : s->sink;
     const int found = s->stopped != KOLO_WAITS_NOBODY ? s->stopped : sink;
@@ -208,7 +285,7 @@ static int search_from(const struct kolo_comm *c, int peer, bool all)
         if (!all) {
             reach_rank(&s, peer);
         }
-        found = all && !follow_slot(&s, c->health.slot) ? KOLO_WAITS_NOBODY : find_sink(&s);
+        found = all && !follow_slot(&s, c->health.slot) ? KOLO_WAITS_NOBODY : find_sink(&s, peer);
     }
     free(s.seen);
     free(s.open);

@@ -45,7 +45,8 @@ static void p2p_free(struct kolo_p2p *p2p)
     free(p2p);
 }
 
-kolo_status kolo_p2p_open(struct kolo_comm *comm)
+/* Make the state. The first start calls it, too. Any thread may call. Errors: SYSTEM. */
+static kolo_status open_state(struct kolo_comm *comm)
 {
     if (p2p_of(comm) != NULL) {
         return KOLO_OK;
@@ -96,7 +97,7 @@ static kolo_status check_op(const struct kolo_p2p_op *op)
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "rank %d is reached by %s, which has no messages",
                          op->peer, comm->member[op->peer].transport->base.name);
     }
-    return kolo_p2p_open(op->comm);
+    return open_state(op->comm);
 }
 
 kolo_status kolo_p2p_start(struct kolo_p2p_op *op)

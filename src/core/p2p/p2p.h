@@ -102,8 +102,6 @@ struct kolo_doorbell *kolo_p2p_bell(const struct kolo_comm *comm);
  */
 kolo_status kolo_p2p_result(const struct kolo_p2p_op *op);
 
-/* Make the state. The first start calls it, too. Any thread may call. Errors: SYSTEM. */
-kolo_status kolo_p2p_open(struct kolo_comm *comm);
 /* Free the state. No operation may be running in any thread. Links that are still connected are
  * aborted, because posted receives use memory that is freed here. */
 void kolo_p2p_close(struct kolo_comm *comm);

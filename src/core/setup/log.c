@@ -118,13 +118,15 @@ void kolo_log_done(const struct kolo_comm *c, const double at[5])
              c->ranks.local_rank);
     log_layout(c);
     if (c->ranks.rank == 0 && c->ranks.nranks > 1) {
+        const struct kolo_costs *costs = &c->selection.costs;
+        const double copy_gbs = 1e-3 / costs->copy_us_per_byte;
+        const double sum_gbs = 1e-3 / costs->reduce_us_per_byte;
         KOLO_LOG(INFO, TUNE,
-                 "costs: %d cores, flag %.2g us, copy %.2g GB/s, sum %.2g GB/s, switch %.2g us, "
+                 "costs: %d cores, flag %.2g us, copy %.*g GB/s, sum %.*g GB/s, switch %.*g us, "
                  "kernels %s",
-                 c->selection.costs.cores, c->selection.costs.latency_us,
-                 1e-3 / c->selection.costs.copy_us_per_byte,
-                 1e-3 / c->selection.costs.reduce_us_per_byte, c->selection.costs.switch_us,
-                 kolo_reduce_isa());
+                 costs->cores, costs->latency_us, kolo_digits(copy_gbs, 2), copy_gbs,
+                 kolo_digits(sum_gbs, 2), sum_gbs, kolo_digits(costs->switch_us, 2),
+                 costs->switch_us, kolo_reduce_isa());
         log_far_costs(c);
     }
     KOLO_LOG(

@@ -168,10 +168,10 @@ static void log_choice(const struct kolo_exec_env *env, const struct kolo_bound 
 {
     if (l->logged < LOGGED) {
         l->logged++;
-        KOLO_LOG(INFO, TUNE, "comm %p rank %d %s, chunks of %zu bytes: stores %s %.3g us, %s %.3g",
+        KOLO_LOG(INFO, TUNE, "comm %p rank %d %s, chunks of %zu bytes: stores %s %.*g us, %s %.*g",
                  env->owner, env->me, b->prog->plan->algo->base.name, b->extents.full,
-                 l->past ? "past the caches" : "through the caches", us,
-                 l->past ? "through" : "past", other_us);
+                 l->past ? "past the caches" : "through the caches", kolo_digits(us, 3), us,
+                 l->past ? "through" : "past", kolo_digits(other_us, 3), other_us);
     }
 }
 

@@ -50,7 +50,7 @@ struct kolo_p2p_path {
     unsigned slices;                    /* the most blocks of a call; reserved in the ledger */
     bool direct;                        /* zero-copy: kernels may use the buffers of other ranks */
     struct kolo_ipc_registry *registry; /* of buffers; NULL: all ranks are in one process */
-    size_t ll_bytes;                    /* the longest LL call, as kolo_ll_bytes() counts */
+    uint64_t ll_bytes;                  /* the longest LL call, as kolo_ll_bytes() counts */
     struct kolo_program_room room;
     kolo_cuda_address slab[KOLO_PROGRAM_RANKS];         /* addresses on this GPU; 0: not mapped */
     struct kolo_ipc_mapped *opened[KOLO_PROGRAM_RANKS]; /* those that are mapped by a handle */

@@ -164,27 +164,6 @@ static bool other_processes(const struct kolo_comm *c)
     return other;
 }
 
-/* The longest LL call that the user wants; UINT64_MAX: the default. */
-static uint64_t wanted_ll_bytes(void)
-{
-    const char *text = kolo_env("KOLO_CUDA_LL_BYTES");
-    size_t bytes = 0;
-    if (text == NULL) {
-        return UINT64_MAX;
-    }
-    if (!kolo_parse_bytes(text, &bytes)) {
-        KOLO_LOG(WARN, INIT, "KOLO_CUDA_LL_BYTES is %s, which is no size; it is not used", text);
-        return UINT64_MAX;
-    }
-    return bytes;
-}
-
-static bool wants_direct(void)
-{
-    const char *text = kolo_env("KOLO_CUDA_DIRECT");
-    return text == NULL || strcmp(text, "0") != 0;
-}
-
 /* Try the pairs, and allocate this rank's memory. The GPU's context is current. */
 static struct offer make_offer(struct kolo_p2p_path *p, const unsigned char (*uuid)[16])
 {
@@ -210,8 +189,8 @@ static struct offer make_offer(struct kolo_p2p_path *p, const unsigned char (*uu
     offer.able = 1;
     offer.fast = p->fast;
     offer.blocks = p->slices;
-    offer.direct = wants_direct();
-    offer.ll_bytes = wanted_ll_bytes();
+    offer.direct = p->direct;
+    offer.ll_bytes = p->ll_bytes;
     offer.context = (uintptr_t)p->gpu.context;
     return offer;
 }
@@ -362,7 +341,8 @@ static kolo_status open_in_context(struct kolo_p2p_path *p, const unsigned char 
 }
 
 kolo_status kolo_p2p_path_open(struct kolo_comm *comm, struct kolo_gpu *gpu,
-                               const unsigned char (*uuid)[16], struct kolo_p2p_path **out)
+                               const unsigned char (*uuid)[16],
+                               const struct kolo_gpu_options *options, struct kolo_p2p_path **out)
 {
     struct kolo_p2p_path *p = calloc(1, sizeof *p);
     bool up = false;
@@ -371,6 +351,8 @@ kolo_status kolo_p2p_path_open(struct kolo_comm *comm, struct kolo_gpu *gpu,
     }
     p->comm = comm;
     p->fast = true;
+    p->direct = options->direct;
+    p->ll_bytes = options->ll_bytes;
     p->slices = reserve_blocks(gpu, most_slices(comm));
     p->room = (struct kolo_program_room){
         .nranks = (uint32_t)comm->ranks.nranks,

@@ -16,6 +16,7 @@
 
 #include "core/comm.h"
 #include "gpu/context/gpu.h"
+#include "gpu/options.h"
 
 struct kolo_p2p_path;
 
@@ -24,7 +25,8 @@ struct kolo_p2p_path;
  * *gpu, which is open. *out NULL: some rank cannot use the path; the log says why. Errors: SYSTEM,
  * and those of collectives. */
 kolo_status kolo_p2p_path_open(struct kolo_comm *comm, struct kolo_gpu *gpu,
-                               const unsigned char (*uuid)[16], struct kolo_p2p_path **out);
+                               const unsigned char (*uuid)[16],
+                               const struct kolo_gpu_options *options, struct kolo_p2p_path **out);
 /* Wait at most `timeout_ms` until this rank's calls are over, and close the path. The GPU is still
  * open. */
 void kolo_p2p_path_close(struct kolo_p2p_path *path, int timeout_ms);

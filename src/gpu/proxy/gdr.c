@@ -3,6 +3,8 @@
  * registration of a message's memory. */
 #include "gpu/proxy/gdr.h"
 
+#include "gpu/options.h"
+
 #include <string.h>
 #include <unistd.h>
 
@@ -22,9 +24,10 @@ static void find_endpoint(struct kolo_gdr *d)
 
 static kolo_status check_gpu(struct kolo_gdr *d)
 {
-    const char *enabled = kolo_env("KOLO_DMABUF_ENABLE");
+    struct kolo_gpu_options options;
     int gives = 0, ordering = 0, flushes = 0;
-    if (enabled != NULL && strcmp(enabled, "0") == 0) {
+    KOLO_TRY(kolo_gpu_options_read(&options));
+    if (!options.gdr) {
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "KOLO_DMABUF_ENABLE is 0");
     }
     KOLO_TRY(KOLO_CUDA(d->gpu, "cuDeviceGetAttribute",

@@ -85,7 +85,8 @@ int kolo_symbol_common(const struct kolo_symbols *s, kolo_symbol a, kolo_symbol 
     return -1;
 }
 
-int kolo_symbol_missing(const struct kolo_symbols *s, kolo_symbol id)
+/* A rank that does not contribute, or -1. */
+static int missing_rank(const struct kolo_symbols *s, kolo_symbol id)
 {
     for (size_t w = 0; w < s->words; w++) {
         const uint64_t missing = full_word(s, w) & ~set_word(s, id, w);
@@ -201,7 +202,7 @@ enum kolo_sum_error kolo_symbol_add(struct kolo_symbols *s, kolo_symbol left, ko
 
 bool kolo_symbol_complete(const struct kolo_symbols *s, kolo_symbol id, int chunk)
 {
-    return id != KOLO_UNWRITTEN && chunk_of(s, id) == chunk && kolo_symbol_missing(s, id) < 0;
+    return id != KOLO_UNWRITTEN && chunk_of(s, id) == chunk && missing_rank(s, id) < 0;
 }
 
 bool kolo_symbol_in_rank_order(const struct kolo_symbols *s, kolo_symbol id)

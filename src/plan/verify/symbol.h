@@ -58,9 +58,8 @@ enum kolo_sum_error kolo_symbol_add(struct kolo_symbols *s, kolo_symbol left, ko
 bool kolo_symbol_complete(const struct kolo_symbols *s, kolo_symbol id, int chunk);
 /* Whether `id` is ((x0 + x1) + x2) + ... in rank order. */
 bool kolo_symbol_in_rank_order(const struct kolo_symbols *s, kolo_symbol id);
-/* A rank that contributes to both, or -1; a rank that does not contribute, or -1. */
+/* A rank that contributes to both, or -1. */
 int kolo_symbol_common(const struct kolo_symbols *s, kolo_symbol a, kolo_symbol b);
-int kolo_symbol_missing(const struct kolo_symbols *s, kolo_symbol id);
 /* Print "(x0[3] + x1[3])". A long text is cut. */
 void kolo_symbol_print(const struct kolo_symbols *s, kolo_symbol id, char *out, size_t len);
 
