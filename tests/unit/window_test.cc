@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: transports/window.h transports/carrier.h
 /* The window of early messages: a sender and a receiver whose reports arrive late and out of order. */
 #include "transports/window.h"
 
