@@ -361,7 +361,8 @@ struct kolo_transport {
     kolo_status (*attach)(struct kolo_link *link, const void *handle, void **out, size_t *len);
     /* Wake the peer's threads that sleep on `word`, a futex word in attached memory. */
     void (*wake)(struct kolo_link *link, uint32_t *word);
-    /* A descriptor that is readable when progress() has work; -1: the caller must poll. */
+    /* A descriptor that is readable when progress() has work. It is asked for before each sleep. -1:
+     * the caller must poll, at least once more. */
     int (*wait_fd)(struct kolo_endpoint *endpoint);
     /* Send the peer a word (not 0) at the next progress(), independently of all messages. A new
      * word replaces a word that has not gone yet. Any thread may call it at any time. */

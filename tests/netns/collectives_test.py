@@ -31,7 +31,7 @@ def test_collectives():
 
 def test_shared_cores():
     """The hosts are namespaces of one machine: with more ranks than its cores, few messages win."""
-    cores = len(os.sched_getaffinity(0))
+    cores = os.cpu_count()  # those of a pool, whatever this process is bound to
     ends = HOSTS.run([rank % 4 for rank in range(4 * cores)], [PERF[0], "-b", "8", "-e", "8", "-n", "1"],
                      KOLO_DEBUG="INFO", KOLO_TUNE_FILE="none")
     lines = re.findall(r"Barrier: 0 Bytes -> Algo (\w+)", ends[0][1] or "")

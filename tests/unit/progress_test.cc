@@ -10,23 +10,39 @@ extern "C" {
 
 #include <atomic>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
+#include <vector>
 
 namespace
 {
 
 thread_local int yields;
+std::atomic<int> yield_us{0}, sleeps{0};
 
 } // namespace
 
-/* In the place of the C library's: it counts. */
+/* In the place of the C library's: it counts, and takes as long as if a program ran meanwhile that
+ * does not wait. */
 extern "C" int sched_yield(void) noexcept
 {
     yields++;
+    if (yield_us > 0) {
+        usleep(static_cast<useconds_t>(yield_us));
+    }
     return static_cast<int>(syscall(SYS_sched_yield));
+}
+
+extern "C" int ppoll(struct pollfd *fds, nfds_t count, const timespec *limit, const sigset_t *mask)
+{
+    timespec left = limit != nullptr ? *limit : timespec{}; /* the kernel writes it */
+    sleeps++;
+    return static_cast<int>(syscall(SYS_ppoll, fds, count, limit != nullptr ? &left : nullptr, mask,
+                                    static_cast<size_t>(_NSIG / 8)));
 }
 
 namespace
@@ -122,7 +138,8 @@ TEST(WaitForMessages, LetsOthersHaveTheCoreBeforeItSleeps)
     config.transport = "tcp";
     ASSERT_EQ(KOLO_OK, kolo_comm_create_local(2, &config, comm)) << kolo_error_text();
     int yielded = 0;
-    for (int call = 0; call < 2; call++) { /* the first one makes its link */
+    /* The first call makes its link. A few calls after a yield to a busy program do not yield. */
+    for (int call = 0; call < 2 || (call < 40 && yielded == 0); call++) {
         float in[2] = {1, 2}, out[2] = {};
         std::thread early([&] {
             yields = 0;
@@ -140,6 +157,52 @@ TEST(WaitForMessages, LetsOthersHaveTheCoreBeforeItSleeps)
         EXPECT_LE(1, yielded);
     }
     EXPECT_GE(1000, yielded); /* 50 ms have room for far more: it sleeps */
+    for (kolo_comm *one : comm) {
+        kolo_comm_abort(one);
+    }
+    for (kolo_comm *one : comm) {
+        kolo_comm_destroy(one);
+    }
+}
+
+/* With more ranks than cores, beside programs that do not wait: each wait sleeps. The bytes that came
+ * before leave nothing behind that would end its sleep. */
+TEST(WaitForMessages, SleepsWhileOthersHaveTheCore)
+{
+    constexpr int kCalls = 100;
+    const int cores = static_cast<int>(std::thread::hardware_concurrency()), n = 2 * cores;
+    if (cores > 8) {
+        GTEST_SKIP() << "more threads than a test should have";
+    }
+    kolo_config config = KOLO_CONFIG_INIT;
+    config.transport = "tcp";
+    config.algo = "barrier:dissemination";
+    std::vector<kolo_comm *> comm(static_cast<size_t>(n));
+    std::vector<std::thread> ranks;
+    ASSERT_EQ(KOLO_OK, kolo_comm_create_local(n, &config, comm.data())) << kolo_error_text();
+    const auto run = [&] {
+        ranks.clear();
+        for (kolo_comm *one : comm) {
+            ranks.emplace_back([one] {
+                for (int i = 0; i < kCalls; i++) {
+                    ASSERT_EQ(KOLO_OK, kolo_barrier(one, nullptr)) << kolo_error_text();
+                }
+            });
+        }
+        for (std::thread &one : ranks) {
+            one.join();
+        }
+    };
+    run(); /* makes the links */
+    yield_us = 600;
+    sleeps = 0;
+    run();
+    yield_us = 0;
+    int rounds = 0;
+    while (1 << rounds < n) {
+        rounds++;
+    }
+    EXPECT_GE(8 * n * rounds * kCalls, sleeps) << "a few for each wait";
     for (kolo_comm *one : comm) {
         kolo_comm_abort(one);
     }

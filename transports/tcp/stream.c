@@ -139,7 +139,8 @@ bool kolo_tcp_stream_write(struct kolo_tcp_socket *s)
         }
         return false;
     }
-    s->full = (size_t)n < asked;
+    /* A seal takes fewer bytes than it is given, and holds those that the kernel did not take. */
+    s->full = s->seal != NULL ? kolo_seal_holds(s->seal) : (size_t)n < asked;
     count_written(s, (size_t)n);
     return true;
 }

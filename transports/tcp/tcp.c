@@ -286,13 +286,12 @@ static int step_link(struct kolo_link *link, bool asks)
     return done > 0 ? done : moved;
 }
 
-/* Serve the kernel's events. A socket whose link has no work is read, to see whether it has ended.
- */
-static int ask_epoll(struct kolo_endpoint *ep)
+/* Serve the kernel's events. A socket whose link has no work is read, to see whether it has ended;
+ * *moved is raised by what that moved. Returns how many events there were. */
+static int ask_epoll(struct kolo_endpoint *ep, int *moved)
 {
     struct epoll_event event[EVENTS];
     bool guests = ep->acceptor.nguests > 0;
-    int moved = 0;
     const int n = epoll_wait(ep->epoll, event, EVENTS, 0);
     for (int i = 0; i < n; i++) {
         struct kolo_tcp_socket *s = event[i].data.ptr;
@@ -304,13 +303,13 @@ static int ask_epoll(struct kolo_endpoint *ep)
         s->over = s->over || (event[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
         s->full = s->full && (event[i].events & EPOLLOUT) == 0;
         if (!s->link->base.active) {
-            moved += step_link(s->link, false);
+            *moved += step_link(s->link, false);
         }
     }
     if (guests) {
         kolo_acceptor_step(&ep->acceptor);
     }
-    return moved;
+    return n;
 }
 
 /* The program has closed the sockets, and their numbers may be of its own. */
@@ -331,19 +330,16 @@ static void queue_word(struct kolo_link *link, uint64_t word)
     }
 }
 
-/* A few links are read without asking epoll, as long as they bring something. Bytes that are read so
- * leave their events in epoll. Until it is asked its descriptor is readable, and nobody can sleep on
- * it. */
 static int tcp_progress(struct kolo_endpoint *ep, int budget)
 {
     int moved = 0;
     const bool idle = ep->all.active == NULL;
-    const bool few = ep->all.nactive <= FEW_LINKS && ep->quiet < QUIET_TURNS;
+    const bool few = ep->all.nactive <= FEW_LINKS;
     const bool asks = idle || ep->nconnecting > 0 || ep->acceptor.nguests > 0 || !few ||
                       ep->turns++ % EPOLL_EVERY == 0;
     (void)budget; /* a turn is short: every link reads and writes a bounded number of times */
     if (asks && kolo_acceptor_seems_whole(&ep->acceptor)) {
-        moved += ask_epoll(ep);
+        (void)ask_epoll(ep, &moved);
     } else if (asks) {
         lose_links(ep);
     }
@@ -367,9 +363,14 @@ static void tcp_notify(struct kolo_link *link, uint64_t word)
     kolo_carrier_notify(&link->base, word);
 }
 
+/* Bytes that a turn reads without asking epoll leave their events there. Until it is asked, its
+ * descriptor is readable, and nobody can sleep on it. So who means to sleep asks. Turns of other
+ * threads seldom ask: what they read for the sleeper wakes it. */
 static int tcp_wait_fd(struct kolo_endpoint *ep)
 {
-    return ep->epoll;
+    int moved = 0;
+    const bool asks = ep->quiet >= QUIET_TURNS && kolo_acceptor_seems_whole(&ep->acceptor);
+    return asks && ask_epoll(ep, &moved) > 0 ? -1 : ep->epoll;
 }
 
 /* ---- closing ---- */

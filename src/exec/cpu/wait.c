@@ -240,6 +240,7 @@ static kolo_status pause_awake(struct kolo_exec_env *env, unsigned *spins, doubl
     const unsigned crowded_polls = for_news ? CROWDED_NEWS_POLLS : CROWDED_POLLS;
     const unsigned polls = env->crowded ? crowded_polls : BARE_POLLS;
     const unsigned n = (*spins)++;
+    *deadline = n == 0 ? 0 : *deadline;
     if (n < polls) {
         const unsigned first = env->crowded ? 1 : CROWDED_POLLS;
         if (for_news && n >= first) {
@@ -252,7 +253,8 @@ static kolo_status pause_awake(struct kolo_exec_env *env, unsigned *spins, doubl
     }
     KOLO_AWAIT(check_aborted(env));
     kolo_wait_progress(env, &env->progressed_us);
-    if (n == polls) {
+    if (*deadline <=
+        0) { /* the first pause after the polls: a loop may change between the two kinds */
         env->asked_us = kolo_now_us();
         *deadline = env->asked_us + env->timeout_us;
     }

@@ -12,7 +12,7 @@ struct kolo_exec_env;
  * so wrapping is harmless. The wait spins, then yields, then sleeps on the peer's doorbell. */
 kolo_status kolo_wait(struct kolo_exec_env *env, _Atomic uint32_t *word, uint32_t want, int peer);
 /* One pause of a loop that polls several words: spin, then yield, then sleep. *spins counts the
- * pauses. */
+ * pauses, from 0 in each wait. *deadline is set when it is time to yield. */
 kolo_status kolo_pause(struct kolo_exec_env *env, unsigned *spins, double *deadline);
 /* kolo_pause() for a loop that waits for messages. Their transports have file descriptors that
  * become readable when there is news, and the pause sleeps on these. Lines of shared memory wake
