@@ -34,7 +34,7 @@ static int is_record(const unsigned char *begin, size_t len)
 static int is_it(const unsigned char *begin, size_t len)
 {
     const int mine = number("KOLO_RANK") == number("FLIP_RANK");
-    const int is_frame = len >= HEAD && begin[MAGIC_AT] == 0x32 && begin[MAGIC_AT + 1] == 0x6b;
+    const int is_frame = len >= HEAD && begin[MAGIC_AT] == 0x33 && begin[MAGIC_AT + 1] == 0x6b;
     return mine && len >= HEAD && (is_frame || is_record(begin, len)) &&
            atomic_fetch_add(&frames, 1) == number("FLIP_FRAME");
 }
