@@ -26,7 +26,9 @@ void kolo_model_init(struct kolo_model *model, const struct kolo_costs *costs, i
 {
     *model = (struct kolo_model){
         .costs = *costs, .nranks = nranks, .nhosts = nhosts, .npools = npools, .place = place};
-    if (kolo_model_cores(model) < nranks) {
+    /* Not where only the ranks of several containers crowd their cores: there hierarchies, which copy
+     * more within a host, and send less, were measured to be faster (perf/RESULTS.md). */
+    if (kolo_model_cores(model) < nranks && (double)costs->cores * nhosts < nranks) {
         model->costs.copy_us_per_byte *= CROWDED_COPY;
         for (size_t i = 0; i < KOLO_LENGTH(model->costs.far); i++) {
             model->costs.far[i].copy_us_per_byte *= CROWDED_COPY;

@@ -26,7 +26,7 @@ LEAST = {"all_reduce": (SIZE, SIZE), "broadcast": (SIZE, 0), "reduce": (0, SIZE)
 # This machine's memory carries these frames, as fast as a rank copies. Where the network costs no
 # more than a copy, an algorithm that sends twice as much may be the fastest, and kolo may choose it.
 # So the ranks are told the costs of a network of 1e10 bit/s between hosts of two cores.
-NETWORK = {"KOLO_COSTS": "cores=2,net_latency_us=20,net_gbs=1.25"}
+NETWORK = {"KOLO_COSTS": "cores=4,net_latency_us=20,net_gbs=1.25"}
 # Headers of frames, TCP and Ethernet, and acknowledgements, beside the payload.
 SLACK = 1.05
 
