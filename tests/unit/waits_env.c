@@ -13,3 +13,8 @@ bool kolo_test_sleeps_until_woken(const struct kolo_comm *comm)
 {
     return comm->links.exec_env.membarrier;
 }
+
+void kolo_test_crowd(struct kolo_comm *comm)
+{
+    comm->links.exec_env.crowded = true;
+}

@@ -11,5 +11,7 @@
 bool kolo_test_has_membarrier(void);
 /* Whether a long wait of `comm` sleeps until it is woken; else it is a series of naps. */
 bool kolo_test_sleeps_until_woken(const struct kolo_comm *comm);
+/* Have `comm` wait as with more ranks than cores, however many cores there are. */
+void kolo_test_crowd(struct kolo_comm *comm);
 
 #endif
