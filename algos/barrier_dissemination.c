@@ -6,7 +6,7 @@
  *   i -> i+1   |   i -> i+2   |   i -> i+4        n = 5..7
  *
  * Of a power of two, places exchange in pairs, which needs half as many links; and over TCP a signal
- * carries the acknowledgement of the other. A barrier of 4 hosts sent 12.0 packets, and sends 9.7.
+ * carries the acknowledgement of the other: a barrier of 4 hosts takes 9.6 packets instead of 12.0.
  *
  *   i <-> i^1   |   i <-> i^2   |   i <-> i^4     n = 8
  *

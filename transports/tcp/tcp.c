@@ -364,13 +364,16 @@ static void tcp_notify(struct kolo_link *link, uint64_t word)
 }
 
 /* Bytes that a turn reads without asking epoll leave their events there. Until it is asked, its
- * descriptor is readable, and nobody can sleep on it. So who means to sleep asks. Turns of other
- * threads seldom ask: what they read for the sleeper wakes it. */
+ * descriptor is readable, and nobody can sleep on it. So who means to sleep asks, after a few turns
+ * that brought nothing. Turns of other threads seldom ask: what they read for the sleeper wakes it. */
 static int tcp_wait_fd(struct kolo_endpoint *ep)
 {
     int moved = 0;
-    const bool asks = ep->quiet >= QUIET_TURNS && kolo_acceptor_seems_whole(&ep->acceptor);
-    return asks && ask_epoll(ep, &moved) > 0 ? -1 : ep->epoll;
+    if (ep->quiet < QUIET_TURNS || !kolo_acceptor_seems_whole(&ep->acceptor)) {
+        return ep->epoll;
+    }
+    ep->quiet = 0;
+    return ask_epoll(ep, &moved) > 0 ? -1 : ep->epoll;
 }
 
 /* ---- closing ---- */

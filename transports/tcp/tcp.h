@@ -228,7 +228,7 @@ struct kolo_endpoint {
     struct kolo_tcp_coder *coder; /* NULL: no link codes */
     struct kolo_carriers all;     /* links */
     unsigned turns;
-    int quiet;       /* turns since something moved, at most QUIET_TURNS */
+    int quiet;       /* turns since something moved, or a sleeper asked, at most QUIET_TURNS */
     int nconnecting; /* sockets between CONNECTING and UP */
     int *closing;    /* descriptors with unsent bytes */
     int nclosing, closing_cap;
