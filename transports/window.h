@@ -33,7 +33,7 @@ struct kolo_window_count { /* from the first message on, modulo the type's range
 };
 
 struct kolo_window {
-    struct kolo_window_count taken, told; /* receives: taken here; what the peer knows of it */
+    struct kolo_window_count taken, told; /* receives: taken here; those that the peer knows of */
     bool noted;                           /* a note with the count is queued */
     struct kolo_window_count begun, peer_taken; /* sends: begun; taken by the peer */
 };

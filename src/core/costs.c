@@ -70,7 +70,7 @@ void kolo_comm_costs_add_net(const struct kolo_comm *c, struct kolo_costs *costs
             costs->net_message_us = CONTAINER_MESSAGE_US;
         }
         costs->net_copy_us_per_byte = far->core_gbs > 0 ? 1e-3 / far->core_gbs : 0;
-        /* What a core has just copied lies nearer than what a NIC brought. */
+        /* Bytes that a core has just copied lie nearer than those that a NIC brought. */
         costs->net_sum_us_per_byte =
             kolo_costs_default.net_sum_us_per_byte / (far->core_gbs > 0 ? 2 : 1);
         costs->net_rendezvous_bytes = (double)far->rendezvous_bytes;

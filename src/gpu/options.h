@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the environment says of calls on GPU memory. */
+/* The environment's options for calls on GPU memory. */
 #ifndef KOLO_GPU_OPTIONS_H
 #define KOLO_GPU_OPTIONS_H
 

@@ -287,7 +287,7 @@ static int step_link(struct kolo_link *link, bool asks)
 }
 
 /* Serve the kernel's events. A socket whose link has no work is read, to see whether it has ended;
- * *moved is raised by what that moved. Returns how many events there were. */
+ * *moved is raised by the requests that this ended. Returns how many events there were. */
 static int ask_epoll(struct kolo_endpoint *ep, int *moved)
 {
     struct epoll_event event[EVENTS];
@@ -365,7 +365,7 @@ static void tcp_notify(struct kolo_link *link, uint64_t word)
 
 /* Bytes that a turn reads without asking epoll leave their events there. Until it is asked, its
  * descriptor is readable, and nobody can sleep on it. So who means to sleep asks, after a few turns
- * that brought nothing. Turns of other threads seldom ask: what they read for the sleeper wakes it. */
+ * that brought nothing. Turns of other threads seldom ask, so the bytes that they read wake the sleeper. */
 static int tcp_wait_fd(struct kolo_endpoint *ep)
 {
     int moved = 0;

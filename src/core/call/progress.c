@@ -236,7 +236,7 @@ static void pause_round(struct kolo_pauses *pauses, unsigned polls, pthread_cond
     }
 }
 
-/* The progress thread has no work, or (`works`) only such as can wait; progress.lock is held. A wake-up
+/* The progress thread has no work, or (`works`) only work that can wait; progress.lock is held. A wake-up
  * costs the caller more than a short call, and takes the core from it if there is no idle core. So
  * looks become rare while calls end without this thread, and while nothing is queued. */
 static void stand_by(bool works)

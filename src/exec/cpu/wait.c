@@ -10,11 +10,11 @@
  * scheduler has put the two ranks on one core, it yields after 200.
  *
  * A wait for messages yields between all polls after the first 20, and sleeps after 200: its socket
- * wakes it. A poll is a system call already, and what else runs on this core is not known. With more
+ * wakes it. A poll is a system call already, and nobody knows which other programs run on this core. With more
  * ranks than cores it yields after its first poll, and sleeps after 21: others of this job are known
  * to run then, and a switch by yields takes a third of one by sleeping. A yield of half a millisecond
  * let a program run that does not wait. Sleeping then is faster, because a thread that wakes takes
- * the core from such a program; so the next waits sleep soon.
+ * the core from that program; so the next waits sleep soon.
  *
  * A sleeper counts itself in `asleep` beside that doorbell, runs membarrier, polls once more, and
  * sleeps. A signaller stores its flag, then loads its own `asleep`, with only a compiler fence in
