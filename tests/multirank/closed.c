@@ -125,6 +125,20 @@ static int open_poll(struct own *o, int i)
     return fd;
 }
 
+/* A thread of kolo may hold the number for the moment in which it reads a file. */
+static void move_to(int fd, int number)
+{
+    bool moved = false;
+    for (int ms = 0; ms < TURN_MS && !moved; ms++) {
+        moved = fcntl(number, F_GETFD) < 0 && dup3(fd, number, O_CLOEXEC) == number;
+        if (!moved) {
+            wait_ms(1);
+        }
+    }
+    need(moved, "a number of kolo");
+    need(close(fd) == 0, "close");
+}
+
 static void open_own(enum kind kind)
 {
     for (int i = 0; i < owns && kind != NOTHING; i++) {
@@ -132,9 +146,7 @@ static void open_own(enum kind kind)
                        : kind == SOCKETS ? open_socket(&own[i])
                                          : open_poll(&own[i], i);
         if (fd != own[i].fd) {
-            need(fcntl(own[i].fd, F_GETFD) < 0 && dup3(fd, own[i].fd, O_CLOEXEC) == own[i].fd,
-                 "a number of kolo");
-            need(close(fd) == 0, "close");
+            move_to(fd, own[i].fd);
         }
         need(fstat(own[i].fd, &own[i].made) == 0, "fstat");
     }

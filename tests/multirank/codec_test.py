@@ -15,6 +15,7 @@ from tap import check, run_tests
 CODEC, = sys.argv[1:]
 WHOLE = bool(os.environ.get("KOLO_TEST_WHOLE"))
 SLOW_NET = "net_latency_us=50,net_gbs=0.1"  # 1 Gbit/s
+NEAR = "cores=2,latency_us=0.2,copy_gbs=20,reduce_gbs=40"  # two cores of one L3, with nobody beside
 
 
 def run(nranks, *arguments, **more):
@@ -59,16 +60,16 @@ def choices(nranks, **more):
 
 
 def test_choice_by_price():
-    """Slow links pay for the codec from a size on; shared memory never does."""
+    """Slow links pay for the codec from a size on; shared memory of near cores never does."""
     seen = choices(2, KOLO_TRANSPORT="tcp", KOLO_COSTS=SLOW_NET)
     by_size = sorted((size, how) for (coll, codec, size), (how, _) in seen.items()
                      if coll == "AllReduce" and codec == "int8")
     hows = [how for _, how in by_size]
     check(hows and hows[0] == "uncompressed" and hows[-1] == "compressed" and hows == sorted(hows, reverse=True),
           "over a slow link short calls go uncompressed, and long calls compressed", by_size)
-    seen = choices(2, KOLO_TRANSPORT="shm")
+    seen = choices(2, KOLO_TRANSPORT="shm", KOLO_COSTS=NEAR)
     check(seen and all(how == "uncompressed" for how, _ in seen.values()),
-          "in shared memory all calls go uncompressed", seen)
+          "in shared memory of near cores all calls go uncompressed", seen)
 
 
 def test_rules():
