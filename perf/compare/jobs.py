@@ -57,7 +57,7 @@ class Job:
                 own = {"KOLO_RANK": str(rank), "KOLO_NRANKS": str(self.nranks)} if method.each else {}
                 self._processes.append(subprocess.Popen(
                     self._command(method, rank), env={**environment, **own}, stdin=subprocess.DEVNULL, stdout=self._log,
-                    stderr=self._log, start_new_session=True))
+                    stderr=self._log, preexec_fn=os.setpgrp))
             deadline = time.monotonic() + START_LIMIT_S
             for _ in range(self.nranks):
                 self._meet(listener, deadline)
