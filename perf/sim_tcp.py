@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Compares what `kolo sim` predicts with what the sweep programs measure over TCP, between hosts that are
-network namespaces of this machine, each behind a NIC that tbf(8) holds to a rate.
+network namespaces of this machine, each behind a NIC that tbf(8) holds to a rate, and, with --tick, whose packets
+wait for the next tick of a clock.
 
 The machine is fitted with one algorithm of 2 hosts, all-reduce by recursive doubling, which is one message
-each way: its shortest call gives the latency, and half a microsecond of each message is processor time. The
-rate of the NIC is that of tbf, less the headers of Ethernet, IP and TCP. All other points are held out.
+each way: its shortest call gives the latency, its longest one the speed of a core that sends and receives, and half
+a microsecond of each message is processor time. The rate of the NIC is that of tbf, less the headers of Ethernet, IP
+and TCP. All other points are held out.
 
-usage: sim_tcp.py [--build FOLDER] [-n HOSTS,...] [-c COLLECTIVE,...] [--mbit RATE] [--csv FILE]   (as root)
+usage: sim_tcp.py [--build FOLDER] [-n HOSTS,...] [-c COLLECTIVE,...] [--mbit RATE] [--tick US] [--csv FILE]   (as root)
 """
 import argparse
 import csv
 import json
+import math
 import os
 import sys
 import tempfile
@@ -22,6 +25,7 @@ from netns import hosts
 
 PAYLOAD = 1448 / 1514  # of a full frame, as tbf counts it
 MESSAGE_US = 0.5
+SLOWEST_GBS, FASTEST_GBS, HALVINGS = 0.05, 50, 14
 ROUNDS = 3
 
 
@@ -45,31 +49,47 @@ def measured_once(net, build, collective, algorithm):
     return {row["size"]: row["out_of_place"]["time"] for row in rows}
 
 
-def fit(build, mbit):
+def linked(count, mbit, tick):
+    """Such hosts."""
+    net = hosts.Hosts(count)
+    if net.why:
+        raise RuntimeError(net.why)
+    if tick:
+        netns.delay(net, tick)
+    netns.shape(net, mbit)
+    return net
+
+
+def fit(build, mbit, tick):
     """The machine file, as names and values."""
-    net = hosts.Hosts(2)
+    net = linked(2, mbit, tick)
     try:
-        if net.why:
-            raise RuntimeError(net.why)
-        netns.shape(net, mbit)
-        us = min(measured(net, build, "allreduce", "doubling").values())
+        times = measured(net, build, "allreduce", "doubling")
     finally:
         net.remove()
-    return {"ranks_per_host": 1, "call_us": 0, "net_gbs": mbit * PAYLOAD / 8000, "net_message_us": MESSAGE_US,
-            "net_latency_us": us - 2 * MESSAGE_US}
+    machine = {"ranks_per_host": 1, "call_us": 0, "net_gbs": mbit * PAYLOAD / 8000, "net_message_us": MESSAGE_US,
+               "net_latency_us": min(times.values()) - 2 * MESSAGE_US}
+    low, high = SLOWEST_GBS, FASTEST_GBS
+    for _ in range(HALVINGS):
+        machine["net_copy_gbs"] = math.sqrt(low * high)
+        if sim.predicted(build, "allreduce", 2, "doubling", machine)[max(times)] > times[max(times)]:
+            low = machine["net_copy_gbs"]
+        else:
+            high = machine["net_copy_gbs"]
+    return machine
 
 
-def points(build, collective, ranks, mbit, machine):
-    net = hosts.Hosts(ranks)
+def points(build, collective, ranks, mbit, tick, machine):
+    net = linked(ranks, mbit, tick)
+    name = f"{mbit} Mbit/s" + (f", tick {tick} us" if tick else "")
     try:
-        netns.shape(net, mbit)
         for algorithm in sim.algorithms(build, collective, ranks):
             if (collective, ranks, algorithm) == ("allreduce", 2, "doubling"):
                 continue  # it was fitted
             guesses = sim.predicted(build, collective, ranks, algorithm, machine)
             for size, us in measured(net, build, collective, algorithm).items():
                 if size in guesses and us > 0:
-                    yield collective, ranks, f"{mbit} Mbit/s", algorithm, size, us, guesses[size]
+                    yield collective, ranks, name, algorithm, size, us, guesses[size]
     finally:
         net.remove()
 
@@ -80,14 +100,15 @@ def main():
     parser.add_argument("-n", default="2,4")
     parser.add_argument("-c", default=",".join(sim.PROGRAMS))
     parser.add_argument("--mbit", type=int, default=1000)
+    parser.add_argument("--tick", type=int, default=0)
     parser.add_argument("--csv", help="append the points to this file")
     args = parser.parse_args()
-    machine = fit(args.build, args.mbit)
+    machine = fit(args.build, args.mbit, args.tick)
     print("machine:", ", ".join(f"{name} {value:.4g}" for name, value in machine.items()), flush=True)
     rows = []
     for ranks in [int(n) for n in args.n.split(",")]:
         for collective in args.c.split(","):
-            rows += points(args.build, collective, ranks, args.mbit, machine)
+            rows += points(args.build, collective, ranks, args.mbit, args.tick, machine)
     if args.csv:
         with open(args.csv, "a", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows(rows)

@@ -16,7 +16,7 @@
 static const double STEP_US = 0.05;
 
 /* Also fitted. It holds what a benchmark adds to a lone call. */
-static const double CALL_US = 0.2;
+static const double CALL_US = 0.12;
 
 /* GBS: 1e9 bytes a second, kept as us a byte */
 enum value_kind { TEXT, WHOLE, BYTES, REAL, GBS };
@@ -32,7 +32,7 @@ static const struct name {
     {"ranks_per_host", AT(ranks_per_host), WHOLE, "ranks go to hosts in blocks of so many"},
     {"topo", AT(topo), TEXT, "hwloc XML file of a host; rank i of a host is on its CPU i"},
     {"local_gbs", AT(local_us_per_byte), GBS, "speed of a core that copies in its own caches"},
-    {"call_us", AT(call_us), REAL, "from the call to its first op (0.2)"},
+    {"call_us", AT(call_us), REAL, "from the call to its first op (0.12)"},
     {"net_core_share", AT(net_core_share), REAL,
      "part of a core that a busy NIC takes from computation beside it (--replay)"},
     {"net_gap_us", AT(net_gap_us), REAL, "least time between two messages of a NIC"},
@@ -89,7 +89,7 @@ void kolo_sim_machine_init(struct kolo_sim_machine *out)
 
 void kolo_sim_machine_local(struct kolo_sim_machine *machine)
 {
-    machine->local_us_per_byte = KOLO_LOCAL_COPY * machine->costs.copy_us_per_byte;
+    machine->local_us_per_byte = kolo_local_us_per_byte(&machine->costs);
 }
 
 void kolo_sim_machine_names(struct kolo_text *out)

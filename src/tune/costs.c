@@ -2,16 +2,18 @@
 /* The measured costs of a flag, a byte and a yield on this machine.
  *
  * Two threads run on two cores: a leader that asks and a helper that answers. An answer is a flag
- * there and back, or a freshly written buffer. The leader then copies or adds this buffer. Its
- * bytes lie in another core's cache, as a peer's bytes do. The helper writes as the executor does:
- * to places by turns, and in both store kinds. The cheaper kind gives the cost.
+ * there and back, or a freshly written buffer. The leader copies or adds this buffer while the helper
+ * writes the next one, because ranks work at the same time, too, and slow each other. Its bytes lie
+ * in another core's cache, as a peer's bytes do. The helper writes as the executor does: to as many
+ * places by turns, and in both store kinds. The cheaper kind gives the cost.
  *
  * The two threads run again on one core, where each yields to the other: this measures a switch.
  * They run again, shorter, on two cores of two L3 caches, two NUMA nodes and two packages, if the
  * machine has these.
  *
- * The fastest of many tries counts, because the others were disturbed. If the helper does not
- * answer in time, the defaults stay.
+ * Of flags the fastest of many tries counts, because the others were disturbed, and of bytes the
+ * median, because the fastest tries are twice as fast as calls are. If the helper does not answer
+ * in time, the defaults stay.
  */
 #include "costs.h"
 
@@ -27,7 +29,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUFFER_BYTES = 256 * 1024, PLACES = 8, BATCH = 64, BLOCK_FLOATS = 2048 };
+enum { BUFFER_BYTES = 64 * 1024, BUFFER_FLOATS = BUFFER_BYTES / 4, PLACES = 4 };
+enum { BATCH = 64, BLOCK_FLOATS = 2048, TRIES = 1024 };
 enum { MEMORY_BYTES = (PLACES + 2) * BUFFER_BYTES };
 enum { PHASE_US = 5000, TURN_US = 2500 };
 enum ask { ASK_FLAG, ASK_BYTES, ASK_END };
@@ -133,10 +136,9 @@ static void ask_helper(struct bench *b, enum ask what)
     atomic_store_explicit(&b->asked, ++b->turn * 4 + (unsigned)what, memory_order_release);
 }
 
-/* Ask and wait for the answer. False: the helper is late. */
-static bool take_turn(struct bench *b, enum ask what)
+/* False: the helper is late. */
+static bool await_helper(struct bench *b, enum ask what)
 {
-    ask_helper(b, what);
     const unsigned want = b->turn * 4 + (unsigned)what;
     for (unsigned polls = 1; atomic_load_explicit(&b->answered, memory_order_acquire) != want;
          polls++) {
@@ -148,6 +150,12 @@ static bool take_turn(struct bench *b, enum ask what)
         }
     }
     return true;
+}
+
+static bool take_turn(struct bench *b, enum ask what)
+{
+    ask_helper(b, what);
+    return await_helper(b, what);
 }
 
 /* The time of a flag there and back, the best of many batches; 0 if no batch was in time. */
@@ -170,62 +178,88 @@ static double flag_and_back_us(struct bench *b, double limit_us)
     return best_us;
 }
 
-/* Add the shared bytes to a block that stays in the L1. The time is the cost of one more source. */
-static void add_shared(const struct bench *b)
+/* Add the bytes to a block that stays in the L1. The time is the cost of one more source. */
+static void add_brought(const struct bench *b, const float *brought)
 {
-    for (int at = 0; at < BUFFER_BYTES / (int)sizeof(float); at += BLOCK_FLOATS) {
-        for (int i = 0; i < BLOCK_FLOATS; i++) {
-            b->leader[i] += b->place[at + i];
-        }
+    kolo_reduce_fn *const add = kolo_reduce_kernel(KOLO_FLOAT32, KOLO_SUM);
+    for (int at = 0; at < BUFFER_FLOATS; at += BLOCK_FLOATS) {
+        const void *const both[2] = {b->leader, brought + at};
+        add(b->leader, both, 2, BLOCK_FLOATS, 0);
     }
 }
 
-static void keep_least(double *least, double value)
+struct times { /* of one thing */
+    double us[TRIES];
+    int count;
+};
+
+static void keep(struct times *t, double us)
 {
-    *least = *least > 0 && *least < value ? *least : value;
+    if (t->count < TRIES) {
+        t->us[t->count++] = us;
+    }
+}
+
+static int compare_us(const void *a, const void *b)
+{
+    const double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+/* 0: nothing was measured. */
+static double median_us(struct times *t)
+{
+    qsort(t->us, (size_t)t->count, sizeof *t->us, compare_us);
+    return t->count > 0 ? t->us[t->count / 2] : 0;
 }
 
 struct byte_times { /* of a buffer */
     double write_us, read_us, add_us;
 };
 
-/* Measure a store kind. The first turns fill the places, which the other kind leaves in no cache.
- * False: the helper is late and may still read what it was asked, so nothing more may be asked. */
+/* Measure a store kind: the helper writes a place while the leader reads the one before, as ranks
+ * do. False: the helper is late and may still read what it was asked, so nothing more may be asked. */
 static bool time_bytes(struct bench *b, bool past, struct byte_times *out)
 {
     const double end_us = kolo_now_us() + b->phase_us;
-    *out = (struct byte_times){0};
+    struct times wrote = {.count = 0}, read = {.count = 0}, added = {.count = 0};
     b->past = past;
-    for (int i = 0; kolo_now_us() < end_us; i++) {
-        b->place = b->shared + (size_t)(i % PLACES) * (BUFFER_BYTES / sizeof(float));
-        if (!take_turn(b, ASK_BYTES)) {
-            return false;
-        }
-        const double wrote_us = b->wrote_us;
+    b->place = b->shared;
+    bool in_time = take_turn(b, ASK_BYTES);
+    for (int i = 1; in_time && kolo_now_us() < end_us; i++) {
+        const float *brought = b->place;
+        b->place = b->shared + (size_t)(i % PLACES) * BUFFER_FLOATS;
+        ask_helper(b, ASK_BYTES);
         const double begin_us = kolo_now_us();
         if (i % 2 == 0) {
-            memcpy(b->leader, b->place, BUFFER_BYTES);
-            keep_least(&out->read_us, kolo_now_us() - begin_us);
+            memcpy(b->leader, brought, BUFFER_BYTES);
         } else {
-            add_shared(b);
-            keep_least(&out->add_us, kolo_now_us() - begin_us);
+            add_brought(b, brought);
         }
-        keep_least(&out->write_us, wrote_us);
+        const double took_us = kolo_now_us() - begin_us;
+        in_time = await_helper(b, ASK_BYTES);
+        if (in_time && i > PLACES) { /* the first turns find the places in other caches */
+            keep(i % 2 == 0 ? &read : &added, took_us);
+            keep(&wrote, b->wrote_us);
+        }
     }
-    return true;
+    *out = (struct byte_times){median_us(&wrote), median_us(&read), median_us(&added)};
+    return in_time;
 }
 
 /* Measure the cost of bytes. A message is written once and read once, so a copy costs the mean of
  * both. */
 static void measure_bytes(struct bench *b)
 {
+    double best_us = 0;
     bool in_time = true;
     for (int past = 0; past < 2 && in_time; past++) {
         struct byte_times t;
         in_time = time_bytes(b, past != 0, &t);
-        const double copy_us = (t.write_us + t.read_us) / 2 / BUFFER_BYTES;
-        if (t.add_us > 0 && (past == 0 || copy_us < b->costs->copy_us_per_byte)) {
-            b->costs->copy_us_per_byte = copy_us;
+        const double all_us = t.write_us + t.read_us + t.add_us;
+        if (t.add_us > 0 && (past == 0 || all_us < best_us)) {
+            best_us = all_us;
+            b->costs->copy_us_per_byte = (t.write_us + t.read_us) / 2 / BUFFER_BYTES;
             b->costs->reduce_us_per_byte = t.add_us / BUFFER_BYTES;
         }
     }

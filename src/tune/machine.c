@@ -194,7 +194,7 @@ void kolo_model_machine(const struct kolo_model *model, int nranks, const int *r
     /* Within a host, steps, joined copies and passes cost what was fitted to all collectives of two
      * ranks. */
     const bool between = kolo_model_is_between(model);
-    const double local = KOLO_LOCAL_COPY * costs->copy_us_per_byte;
+    const double local = kolo_local_us_per_byte(costs);
     out->machine =
         (struct kolo_machine){.link = shared_memory(costs),
                               .link_of = alike ? NULL : link_between,

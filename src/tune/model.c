@@ -240,8 +240,7 @@ static bool is_copied_dearly(const struct kolo_model *model, const struct kolo_s
 {
     const struct kolo_costs *costs = &model->costs;
     const double blocks = kolo_coll_flat(shape->coll) ? 1 : shape->nranks;
-    const double copy_us =
-        (double)about->bytes * blocks * KOLO_LOCAL_COPY * costs->copy_us_per_byte;
+    const double copy_us = (double)about->bytes * blocks * kolo_local_us_per_byte(costs);
     return kolo_model_is_between(model) && 50 * copy_us > kolo_model_message_us(costs);
 }
 

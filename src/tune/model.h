@@ -31,9 +31,14 @@ static inline double kolo_model_cores(const struct kolo_model *model)
 /* A core's time for a message between hosts, at either end. */
 double kolo_model_message_us(const struct kolo_costs *costs);
 
-/* A copy within a core's own caches takes so much of the time of a copy from another core's. Fitted
- * on one machine: perf/RESULTS.md. */
-#define KOLO_LOCAL_COPY 0.33
+/* A copy within a core's own caches. It takes a third of the time of a copy from another core's,
+ * but no core is faster than 35 GB/s with buffers that its L2 does not hold. Both were fitted:
+ * perf/RESULTS.md. */
+static inline double kolo_local_us_per_byte(const struct kolo_costs *costs)
+{
+    const double copy = costs->copy_us_per_byte, third = 0.33 * copy, least = 1e-3 / 35;
+    return third > least ? third : copy < least ? copy : least;
+}
 
 struct kolo_asking {
     size_t bytes;
