@@ -60,7 +60,7 @@ def linked(count, mbit, tick):
     return net
 
 
-def fit(build, mbit, tick):
+def fit(build, mbit, tick=0):
     """The machine file, as names and values."""
     net = linked(2, mbit, tick)
     try:
