@@ -1,44 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The measured costs of a flag, a byte and a yield on this machine.
- *
- * Two threads run on two cores: a leader that asks and a helper that answers. An answer is a flag
- * there and back, or a freshly written buffer. The leader copies or adds this buffer while the helper
- * writes the next one, because ranks work at the same time, too, and slow each other. Its bytes lie
- * in another core's cache, as a peer's bytes do. The helper writes as the executor does: to as many
- * places by turns, and in both store kinds. The cheaper kind gives the cost.
- *
- * The two threads run again on one core, where each yields to the other: this measures a switch.
- * They run again, shorter, on two cores of two L3 caches, two NUMA nodes and two packages, if the
- * machine has these.
- *
- * Of flags the fastest of many tries counts, because the others were disturbed, and of bytes the
- * median, because the fastest tries are twice as fast as calls are. If the helper does not answer
- * in time, the defaults stay.
- */
+/* The costs that nobody measured: defaults, and KOLO_COSTS. See costs.h. */
 #include "costs.h"
 
-#include "exec/reduce/reduce.h"
-#include "topology/machine/host.h"
 #include "tune.h"
-#include "util/copy.h"
 
 #include <math.h>
-#include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
-#include <stdlib.h>
+#include <stddef.h>
 #include <string.h>
 
-enum { BUFFER_BYTES = 64 * 1024, BUFFER_FLOATS = BUFFER_BYTES / 4, PLACES = 4 };
-enum { BATCH = 64, BLOCK_FLOATS = 2048, TRIES = 1024 };
-enum { MEMORY_BYTES = (PLACES + 2) * BUFFER_BYTES };
-enum { PHASE_US = 5000, TURN_US = 2500 };
-enum ask { ASK_FLAG, ASK_BYTES, ASK_END };
-
-/* The cost of a step in flag latencies. A step takes or gives a line or two of another core, partly
- * hidden by other work. Interpreting the step costs some nanoseconds. Fitted to all collectives of
- * two processes. */
-static const double STEP_LATENCIES = 0.6;
+/* ---- defaults ---- */
 
 /* Defaults beyond an L3.
  *
@@ -71,265 +41,6 @@ const struct kolo_costs kolo_costs_default = {.size = sizeof(struct kolo_costs),
                                               .net = {30, 1e-3},
                                               .net_sum_us_per_byte = NET_SUM_US_PER_BYTE};
 
-struct bench {
-    _Alignas(128) _Atomic unsigned asked; /* the leader's: turn * 4 + enum ask */
-    _Alignas(128) _Atomic unsigned answered;
-    _Alignas(128) double wrote_us;   /* the helper's newest ASK_BYTES; behind `answered` */
-    float *shared, *leader, *helper; /* `shared` has PLACES buffers, the others one each */
-    float *place;                    /* that the helper writes next, of the leader */
-    bool past;                       /* past the caches; of the leader */
-    int cpu[2];                      /* of leader and helper */
-    bool yields;
-    unsigned turn;
-    double phase_us, deadline_us;
-    struct kolo_costs *costs;
-};
-
-static void pin_to(int cpu)
-{
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    if (cpu >= 0 && cpu < CPU_SETSIZE) {
-        CPU_SET((size_t)cpu, &one);
-        (void)sched_setaffinity(0, sizeof one, &one); /* if refused, the result is less exact */
-    }
-}
-
-/* ---- the helper ---- */
-
-static void copy(void *dst, const void *src, size_t bytes)
-{
-    memcpy(dst, src, bytes);
-}
-
-static void *help(void *arg)
-{
-    struct bench *b = arg;
-    unsigned seen = 0;
-    pin_to(b->cpu[1]);
-    for (unsigned polls = 1;; polls++) {
-        const unsigned asked = atomic_load_explicit(&b->asked, memory_order_acquire);
-        if (asked == seen) {
-            if (b->yields || polls % 4096 == 0) {
-                sched_yield();
-            }
-            continue;
-        }
-        seen = asked;
-        if (asked % 4 == ASK_END) {
-            return NULL;
-        }
-        if (asked % 4 == ASK_BYTES) {
-            const double begin_us = kolo_now_us();
-            (b->past ? kolo_copy_past : copy)(b->place, b->helper, BUFFER_BYTES);
-            kolo_copy_fence(); /* stores past the caches are not ordered without it */
-            b->wrote_us = kolo_now_us() - begin_us;
-        }
-        atomic_store_explicit(&b->answered, asked, memory_order_release);
-    }
-}
-
-/* ---- the leader ---- */
-
-static void ask_helper(struct bench *b, enum ask what)
-{
-    atomic_store_explicit(&b->asked, ++b->turn * 4 + (unsigned)what, memory_order_release);
-}
-
-/* False: the helper is late. */
-static bool await_helper(struct bench *b, enum ask what)
-{
-    const unsigned want = b->turn * 4 + (unsigned)what;
-    for (unsigned polls = 1; atomic_load_explicit(&b->answered, memory_order_acquire) != want;
-         polls++) {
-        if (b->yields) {
-            sched_yield();
-        }
-        if (polls % 256 == 0 && kolo_now_us() > b->deadline_us) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static bool take_turn(struct bench *b, enum ask what)
-{
-    ask_helper(b, what);
-    return await_helper(b, what);
-}
-
-/* The time of a flag there and back, the best of many batches; 0 if no batch was in time. */
-static double flag_and_back_us(struct bench *b, double limit_us)
-{
-    double best_us = 0;
-    double begin_us = kolo_now_us();
-    const double end_us = begin_us + limit_us;
-    while (begin_us < end_us) {
-        for (int i = 0; i < BATCH; i++) {
-            if (!take_turn(b, ASK_FLAG)) {
-                return best_us;
-            }
-        }
-        const double now_us = kolo_now_us();
-        const double each_us = (now_us - begin_us) / BATCH;
-        best_us = best_us > 0 && best_us < each_us ? best_us : each_us;
-        begin_us = now_us;
-    }
-    return best_us;
-}
-
-/* Add the bytes to a block that stays in the L1. The time is the cost of one more source. */
-static void add_brought(const struct bench *b, const float *brought)
-{
-    kolo_reduce_fn *const add = kolo_reduce_kernel(KOLO_FLOAT32, KOLO_SUM);
-    for (int at = 0; at < BUFFER_FLOATS; at += BLOCK_FLOATS) {
-        const void *const both[2] = {b->leader, brought + at};
-        add(b->leader, both, 2, BLOCK_FLOATS, 0);
-    }
-}
-
-struct times { /* of one thing */
-    double us[TRIES];
-    int count;
-};
-
-static void keep(struct times *t, double us)
-{
-    if (t->count < TRIES) {
-        t->us[t->count++] = us;
-    }
-}
-
-static int compare_us(const void *a, const void *b)
-{
-    const double left = *(const double *)a, right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
-/* 0: nothing was measured. */
-static double median_us(struct times *t)
-{
-    qsort(t->us, (size_t)t->count, sizeof *t->us, compare_us);
-    return t->count > 0 ? t->us[t->count / 2] : 0;
-}
-
-struct byte_times { /* of a buffer */
-    double write_us, read_us, add_us;
-};
-
-/* Measure a store kind: the helper writes a place while the leader reads the one before, as ranks
- * do. False: the helper is late and may still read what it was asked, so nothing more may be asked. */
-static bool time_bytes(struct bench *b, bool past, struct byte_times *out)
-{
-    const double end_us = kolo_now_us() + b->phase_us;
-    struct times wrote = {.count = 0}, read = {.count = 0}, added = {.count = 0};
-    b->past = past;
-    b->place = b->shared;
-    bool in_time = take_turn(b, ASK_BYTES);
-    for (int i = 1; in_time && kolo_now_us() < end_us; i++) {
-        const float *brought = b->place;
-        b->place = b->shared + (size_t)(i % PLACES) * BUFFER_FLOATS;
-        ask_helper(b, ASK_BYTES);
-        const double begin_us = kolo_now_us();
-        if (i % 2 == 0) {
-            memcpy(b->leader, brought, BUFFER_BYTES);
-        } else {
-            add_brought(b, brought);
-        }
-        const double took_us = kolo_now_us() - begin_us;
-        in_time = await_helper(b, ASK_BYTES);
-        if (in_time && i > PLACES) { /* the first turns find the places in other caches */
-            keep(i % 2 == 0 ? &read : &added, took_us);
-            keep(&wrote, b->wrote_us);
-        }
-    }
-    *out = (struct byte_times){median_us(&wrote), median_us(&read), median_us(&added)};
-    return in_time;
-}
-
-/* Measure the cost of bytes. A message is written once and read once, so a copy costs the mean of
- * both. */
-static void measure_bytes(struct bench *b)
-{
-    double best_us = 0;
-    bool in_time = true;
-    for (int past = 0; past < 2 && in_time; past++) {
-        struct byte_times t;
-        in_time = time_bytes(b, past != 0, &t);
-        const double all_us = t.write_us + t.read_us + t.add_us;
-        if (t.add_us > 0 && (past == 0 || all_us < best_us)) {
-            best_us = all_us;
-            b->costs->copy_us_per_byte = (t.write_us + t.read_us) / 2 / BUFFER_BYTES;
-            b->costs->reduce_us_per_byte = t.add_us / BUFFER_BYTES;
-        }
-    }
-}
-
-static void *lead(void *arg)
-{
-    struct bench *b = arg;
-    pin_to(b->cpu[0]);
-    b->deadline_us = kolo_now_us() + 3 * b->phase_us;
-    const double both_us = flag_and_back_us(b, b->yields ? TURN_US : b->phase_us);
-    if (both_us > 0) {
-        *(b->yields ? &b->costs->switch_us : &b->costs->latency_us) = both_us / 2;
-    }
-    if (!b->yields || b->costs->cores == 1) {
-        measure_bytes(b);
-    }
-    ask_helper(b, ASK_END);
-    return NULL;
-}
-
-/* Run both threads. On one CPU they yield to each other. Nothing is measured if a thread cannot be
- * started. */
-static void run_bench(struct bench *b, int leader_cpu, int helper_cpu)
-{
-    pthread_t leader;
-    pthread_t helper;
-    b->cpu[0] = leader_cpu;
-    b->cpu[1] = helper_cpu;
-    b->yields = leader_cpu == helper_cpu;
-    atomic_store_explicit(&b->asked, 0, memory_order_relaxed);
-    atomic_store_explicit(&b->answered, 0, memory_order_relaxed);
-    b->turn = 0;
-    if (pthread_create(&helper, NULL, help, b) != 0) {
-        return;
-    }
-    if (pthread_create(&leader, NULL, lead, b) == 0) {
-        pthread_join(leader, NULL);
-    } else {
-        ask_helper(b, ASK_END);
-    }
-    pthread_join(helper, NULL);
-}
-
-/* Pick the first and the last CPU that the ranks may use, because neighbours by number are often
- * threads of one core. A rank that is bound to one of several cores asks for more CPUs. The system
- * cuts the request down to the CPUs that this process may have. Returns the number of CPUs. */
-static int pick_cpus(int cores_allowed, int cpu[2])
-{
-    cpu_set_t mine;
-    if (sched_getaffinity(0, sizeof mine, &mine) != 0) {
-        return 0;
-    }
-    cpu_set_t all = mine;
-    if (CPU_COUNT(&mine) == 1 && cores_allowed > 1) {
-        memset(&all, 0xff, sizeof all);
-        if (sched_setaffinity(0, sizeof all, &all) == 0) {
-            (void)sched_getaffinity(0, sizeof all, &all);
-            (void)sched_setaffinity(0, sizeof mine, &mine);
-        }
-    }
-    int found = 0;
-    for (int c = 0; c < CPU_SETSIZE; c++) {
-        if (CPU_ISSET((size_t)c, &all)) {
-            cpu[found++ > 0] = c;
-        }
-    }
-    return found;
-}
-
 /* Keep a cost of at most `most`, else take the default. No machine needs more, so a larger value
  * was measured while other programs had the cores. */
 static void bound_cost(double *cost, double most, double fallback)
@@ -337,7 +48,7 @@ static void bound_cost(double *cost, double most, double fallback)
     *cost = *cost > 0 && *cost <= most ? *cost : fallback;
 }
 
-static void keep_plausible(struct kolo_costs *costs)
+void kolo_costs_keep_plausible(struct kolo_costs *costs)
 {
     bound_cost(&costs->latency_us, 5, kolo_costs_default.latency_us);
     bound_cost(&costs->switch_us, 20, kolo_costs_default.switch_us);
@@ -361,87 +72,121 @@ void kolo_costs_complete(struct kolo_costs *costs)
     bound_cost(&costs->cross_us_per_byte, 1e-3, CROSS_US_PER_BYTE);
 }
 
-/* Round to two digits: more would be noise. */
-static double two_digits(double x)
-{
-    const double unit = pow(10, floor(log10(x)) - 1);
-    return round(x / unit) * unit;
-}
+/* ---- KOLO_COSTS ---- */
 
-static void round_costs(struct kolo_costs *costs)
+/* Parse a positive decimal number such as "0.2" or "1e-3", alike in every locale. */
+static bool parse_number(const char *text, size_t len, double *out)
 {
-    costs->latency_us = two_digits(costs->latency_us);
-    costs->copy_us_per_byte = two_digits(costs->copy_us_per_byte);
-    costs->reduce_us_per_byte = two_digits(costs->reduce_us_per_byte);
-    costs->step_us = two_digits(costs->step_us);
-    costs->switch_us = two_digits(costs->switch_us);
-    for (size_t i = 0; i < KOLO_LENGTH(costs->far); i++) {
-        costs->far[i].latency_us = two_digits(costs->far[i].latency_us);
-        costs->far[i].copy_us_per_byte = two_digits(costs->far[i].copy_us_per_byte);
-    }
-}
-
-/* Measure between cores of two L3 caches, two nodes and two packages, if the machine has these. */
-static void measure_far(struct bench *b, const struct kolo_host *host, struct kolo_costs *out)
-{
-    for (size_t i = 0; i < KOLO_LENGTH(out->far); i++) {
-        struct kolo_costs far = {.cores = out->cores};
-        int cpu[2];
-        if (!kolo_host_pair(host, (enum kolo_near)(KOLO_NEAR_NUMA + i), cpu)) {
+    double value = 0;
+    double unit = 1;
+    size_t i = 0;
+    size_t digits = 0;
+    bool fraction = false;
+    for (; i < len && (text[i] == '.' || (text[i] >= '0' && text[i] <= '9')); i++) {
+        if (text[i] == '.') {
+            if (fraction) {
+                return false;
+            }
+            fraction = true;
             continue;
         }
-        b->costs = &far;
-        b->phase_us = 0.5 * PHASE_US;
-        run_bench(b, cpu[0], cpu[1]);
-        out->far[i] = (struct kolo_far){far.latency_us, far.copy_us_per_byte};
-        out->unbound = (int32_t)i + 1;
+        unit = fraction ? unit / 10 : 1;
+        value = fraction ? value + unit * (text[i] - '0') : value * 10 + (text[i] - '0');
+        digits++;
     }
+    if (i < len && text[i] == 'e') {
+        char exponent[8] = {0};
+        long power = 0;
+        const size_t rest = len - i - 1;
+        if (rest == 0 || rest >= sizeof exponent) {
+            return false;
+        }
+        memcpy(exponent, text + i + 1, rest);
+        if (!kolo_parse_int(exponent, -30, 30, &power)) {
+            return false;
+        }
+        value *= pow(10, (double)power);
+        i = len;
+    }
+    *out = value;
+    return i == len && digits > 0 && value > 0 && value < 1e30;
 }
 
-/* Measure between the nearest cores, on one core, and between far cores. */
-static void measure_all(struct bench *b, const struct kolo_host *host, struct kolo_costs *out)
+struct cost_name {
+    const char *name;
+    size_t offset;
+    bool gbs; /* 1e9 bytes a second, kept as us a byte */
+};
+
+static const struct cost_name cost_names[] = {
+    {"latency_us", offsetof(struct kolo_costs, latency_us), false},
+    {"copy_gbs", offsetof(struct kolo_costs, copy_us_per_byte), true},
+    {"reduce_gbs", offsetof(struct kolo_costs, reduce_us_per_byte), true},
+    {"step_us", offsetof(struct kolo_costs, step_us), false},
+    {"switch_us", offsetof(struct kolo_costs, switch_us), false},
+    {"numa_latency_us", offsetof(struct kolo_costs, far[0].latency_us), false},
+    {"numa_gbs", offsetof(struct kolo_costs, far[0].copy_us_per_byte), true},
+    {"package_latency_us", offsetof(struct kolo_costs, far[1].latency_us), false},
+    {"package_gbs", offsetof(struct kolo_costs, far[1].copy_us_per_byte), true},
+    {"host_latency_us", offsetof(struct kolo_costs, far[2].latency_us), false},
+    {"host_gbs", offsetof(struct kolo_costs, far[2].copy_us_per_byte), true},
+    {"cross_gbs", offsetof(struct kolo_costs, cross_us_per_byte), true},
+    {"net_latency_us", offsetof(struct kolo_costs, net.latency_us), false},
+    {"net_gbs", offsetof(struct kolo_costs, net.copy_us_per_byte), true},
+    {"net_message_us", offsetof(struct kolo_costs, net_message_us), false},
+    {"net_copy_gbs", offsetof(struct kolo_costs, net_copy_us_per_byte), true},
+    {"net_sum_gbs", offsetof(struct kolo_costs, net_sum_us_per_byte), true},
+    {"net_rendezvous_bytes", offsetof(struct kolo_costs, net_rendezvous_bytes), false},
+};
+
+/* Parse one "name=value". `seen` has a bit for each name. */
+static bool parse_cost(const char *text, size_t len, unsigned *seen, struct kolo_costs *costs)
 {
-    int cpu[2] = {-1, -1};
-    const int found = pick_cpus(out->cores, cpu);
-    bool near = false;
-    for (int i = KOLO_NEAR_L3; host != NULL && i <= KOLO_NEAR_HOST && !near; i++) {
-        near = kolo_host_pair(host, (enum kolo_near)i, cpu);
+    const char *equals = memchr(text, '=', len);
+    double value = 0;
+    if (equals == NULL) {
+        return false;
     }
-    b->costs = out;
-    b->phase_us = PHASE_US;
-    if (out->cores > 1 && found > 1) {
-        run_bench(b, cpu[0], cpu[1]);
-        if (near) {
-            measure_far(b, host, out);
+    const size_t name_len = (size_t)(equals - text);
+    if (!parse_number(equals + 1, len - name_len - 1, &value)) {
+        return false;
+    }
+    unsigned bit = 0;
+    for (; bit < KOLO_LENGTH(cost_names); bit++) {
+        const char *name = cost_names[bit].name;
+        if (strlen(name) == name_len && strncmp(name, text, name_len) == 0) {
+            const double cost = cost_names[bit].gbs ? 1e-3 / value : value;
+            memcpy((char *)costs + cost_names[bit].offset, &cost, sizeof cost);
+            break;
         }
     }
-    if (found > 0) {
-        b->costs = out;
-        b->phase_us = PHASE_US;
-        run_bench(b, cpu[0], cpu[0]);
+    if (bit == KOLO_LENGTH(cost_names)) {
+        const bool whole = value < 1e6 && value == floor(value);
+        if (name_len != 5 || strncmp(text, "cores", 5) != 0 || !whole) {
+            return false;
+        }
+        costs->cores = (int32_t)value;
     }
+    const bool again = (*seen >> bit & 1) != 0;
+    *seen |= 1u << bit;
+    return !again;
 }
 
-void kolo_costs_measure(int cores_allowed, const struct kolo_host *host, struct kolo_costs *out)
+bool kolo_costs_parse(const char *text, struct kolo_costs *out)
 {
     struct kolo_costs costs = kolo_costs_default;
-    const size_t align = 4096;
-    float *memory = aligned_alloc(align, MEMORY_BYTES);
-    struct bench *bench = aligned_alloc(128, kolo_round_up(sizeof *bench, 128));
-    costs.cores = cores_allowed > 1 ? cores_allowed : 1;
-    if (memory != NULL && bench != NULL) {
-        memset(memory, 0, MEMORY_BYTES);
-        memset(bench, 0, sizeof *bench);
-        bench->shared = memory;
-        bench->leader = memory + (size_t)PLACES * BUFFER_BYTES / sizeof(float);
-        bench->helper = bench->leader + BUFFER_BYTES / sizeof(float);
-        measure_all(bench, host, &costs);
+    unsigned seen = 0;
+    for (const char *at = text;; at++) {
+        const size_t len = strcspn(at, ",");
+        if (!parse_cost(at, len, &seen, &costs)) {
+            return false;
+        }
+        at += len;
+        if (*at == '\0') {
+            break;
+        }
     }
-    free(memory);
-    free(bench);
-    keep_plausible(&costs);
     kolo_costs_complete(&costs);
-    costs.step_us = STEP_LATENCIES * costs.latency_us;
-    round_costs(&costs);
     *out = costs;
+    return true;
 }

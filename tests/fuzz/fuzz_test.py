@@ -24,7 +24,8 @@ MORE = {"plugin": ["src/plugin/defaults.c", "src/plugin/struct.c", *(f"src/plan/
         "frames": ["transports/acceptor.c", "transports/carrier.c", "transports/doubt.c", "transports/tcp/*.c"],
         "hub": ["src/boot/hub_job.c", "src/boot/hub_text.c", "src/boot/share.c", "src/boot/wire.c"],
         "rank": ["src/boot/hub.c", "src/boot/hub_job.c", "src/boot/hub_text.c", "src/boot/share.c", "src/boot/wire.c"],
-        "words": ["src/boot/*.c", "src/tune/*.c", "src/plan/*.c", "src/plan/verify/*.c", "algos/*.c"],
+        "words": ["src/boot/*.c", "src/tune/[!b]*.c", "src/plan/*.c", "src/plan/verify/*.c",
+                  "algos/*.c"],  # not bench.c, which needs the kernels
         "planes": ["transports/tcp/planes.c"], "log": ["tools/log/[!l]*.c", "tools/log/line.c"]}
 CORPORA = {"machine": ["fuzz/machine", "topologies", "nccl-8gpu-4nic.xml", "hwloc-4gpu-nvswitch.xml",
                        "smi-4gpu.txt"], "log": ["fuzz/log", "logs"],
