@@ -49,20 +49,9 @@ def measured_once(net, build, collective, algorithm):
     return {row["size"]: row["out_of_place"]["time"] for row in rows}
 
 
-def linked(count, mbit, tick):
-    """Such hosts."""
-    net = hosts.Hosts(count)
-    if net.why:
-        raise RuntimeError(net.why)
-    if tick:
-        netns.delay(net, tick)
-    netns.shape(net, mbit)
-    return net
-
-
 def fit(build, mbit, tick=0):
     """The machine file, as names and values."""
-    net = linked(2, mbit, tick)
+    net = netns.linked(2, mbit, tick)
     try:
         times = measured(net, build, "allreduce", "doubling")
     finally:
@@ -80,7 +69,7 @@ def fit(build, mbit, tick=0):
 
 
 def points(build, collective, ranks, mbit, tick, machine):
-    net = linked(ranks, mbit, tick)
+    net = netns.linked(ranks, mbit, tick)
     name = f"{mbit} Mbit/s" + (f", tick {tick} us" if tick else "")
     try:
         for algorithm in sim.algorithms(build, collective, ranks):

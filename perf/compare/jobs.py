@@ -53,7 +53,8 @@ class Job:
             listener.listen(self.nranks)
             environment = {**os.environ, "KOLO_COMPARE_SOCKET": path, "KOLO_COMPARE_METHOD": self.name,
                            "TMPDIR": self._folder, "OMP_NUM_THREADS": "1", **method.environment}
-            # Groups of one session: Linux yields a core only within a session.
+            # Process groups of one session. Linux may make each session a group of its scheduler (autogroup), and
+            # a rank's yield lets no rank of another group run.
             for rank in range(self.nranks if method.each else 1):
                 own = {"KOLO_RANK": str(rank), "KOLO_NRANKS": str(self.nranks)} if method.each else {}
                 self._processes.append(subprocess.Popen(

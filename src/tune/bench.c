@@ -156,7 +156,7 @@ static void add_brought(const struct bench *b, const float *brought)
     }
 }
 
-struct times { /* of one thing */
+struct times { /* of many tries */
     double us[TRIES];
     int count;
 };

@@ -32,8 +32,8 @@ static inline double kolo_model_cores(const struct kolo_model *model)
 double kolo_model_message_us(const struct kolo_costs *costs);
 
 /* A copy within a core's own caches. It takes a third of the time of a copy from another core's,
- * but no core is faster than 35 GB/s with buffers that its L2 does not hold. Both were fitted:
- * perf/RESULTS.md. */
+ * but a processor's core copies buffers that its L2 does not hold at 35 GB/s at most. Where the
+ * costs have faster copies, as those of a GPU, both take the same. Fitted: perf/RESULTS.md. */
 static inline double kolo_local_us_per_byte(const struct kolo_costs *costs)
 {
     const double copy = costs->copy_us_per_byte, third = 0.33 * copy, least = 1e-3 / 35;
