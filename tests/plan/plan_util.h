@@ -60,6 +60,20 @@ inline Plan Build(const kolo_algo *algo, const kolo_shape &shape)
     return Plan(plan);
 }
 
+// An algorithm that the prover refuses, with a text that has all the parts.
+inline void ExpectRefused(kolo_coll coll, int n, void (*build)(const kolo_shape *, kolo_builder *),
+                          const std::vector<std::string> &parts)
+{
+    const kolo_algo algo = Algo("broken", coll, build);
+    const Plan plan = Build(&algo, Shape(coll, n));
+    ASSERT_NE(nullptr, plan);
+    EXPECT_EQ(KOLO_ERR_INVALID, kolo_verify_plan(plan.get()));
+    const std::string text = kolo_error_text();
+    for (const std::string &part : parts) {
+        EXPECT_NE(std::string::npos, text.find(part)) << "'" << part << "' is not in: " << text;
+    }
+}
+
 // The built-in algorithm of that name.
 inline const kolo_algo *Named(const std::string &name)
 {
