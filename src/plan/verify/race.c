@@ -26,17 +26,21 @@ static bool number_notes(struct kolo_clocks *c)
     return c->noted != NULL;
 }
 
-bool kolo_clocks_init(struct kolo_clocks *c, const struct kolo_order *order, int locations)
+bool kolo_clocks_init(struct kolo_clocks *c, const struct kolo_order *order, int locations,
+                      bool whole)
 {
     const int lanes = order->plan->lanes;
-    *c = (struct kolo_clocks){.order = order, .lanes = lanes};
-    c->width = (size_t)order->plan->shape.nranks * (size_t)lanes;
-    c->now = calloc(c->width * c->width, sizeof *c->now);
-    c->sent = malloc(((size_t)order->links + 1) * c->width * sizeof *c->sent);
+    const size_t all = (size_t)order->plan->shape.nranks * (size_t)lanes;
+    *c = (struct kolo_clocks){.order = order, .whole = whole, .lanes = lanes};
+    c->width = whole ? all : (size_t)lanes;
+    c->now = calloc(all * c->width, sizeof *c->now);
+    if (whole) {
+        c->sent = malloc(((size_t)order->links + 1) * c->width * sizeof *c->sent);
+    }
     if (lanes > 1) {
         c->access = calloc((size_t)locations + 1, (2 + (size_t)lanes) * sizeof *c->access);
     }
-    return c->now != NULL && c->sent != NULL && (lanes == 1 || c->access != NULL) &&
+    return c->now != NULL && (!whole || c->sent != NULL) && (lanes == 1 || c->access != NULL) &&
            number_notes(c);
 }
 
@@ -56,6 +60,17 @@ static void join_clocks(uint32_t *restrict to, const uint32_t *restrict from, si
     }
 }
 
+static uint32_t *clock_of_lane(const struct kolo_clocks *c, int rank, int lane)
+{
+    return &c->now[((size_t)rank * (size_t)c->lanes + (size_t)lane) * c->width];
+}
+
+/* The entry of lane 0 of `rank` in the clocks of that rank. */
+static size_t own_entry(const struct kolo_clocks *c, int rank)
+{
+    return c->whole ? (size_t)rank * (size_t)c->lanes : 0;
+}
+
 static uint32_t *clock_of_message(const struct kolo_clocks *c, const struct kolo_event *e)
 {
     return &c->sent[(size_t)c->order->link[e->message] * c->width];
@@ -64,17 +79,16 @@ static uint32_t *clock_of_message(const struct kolo_clocks *c, const struct kolo
 void kolo_clocks_step(struct kolo_clocks *c, const struct kolo_event *e)
 {
     const struct kolo_step *s = e->step;
-    const size_t lane = (size_t)e->rank * (size_t)c->lanes + s->lane;
-    uint32_t *now = &c->now[lane * c->width];
+    uint32_t *now = clock_of_lane(c, e->rank, s->lane);
     if (s->dep >= 0) {
         const size_t note = (size_t)c->note[c->order->base[e->rank] + s->dep];
         join_clocks(now, &c->noted[note * c->width], c->width);
     }
-    if (s->op == KOLO_RECV || s->op == KOLO_RECV_REDUCE) {
+    if (c->whole && (s->op == KOLO_RECV || s->op == KOLO_RECV_REDUCE)) {
         join_clocks(now, clock_of_message(c, e), c->width);
     }
-    now[lane] = (uint32_t)c->order->turn[e->number] + 1;
-    if (s->op == KOLO_SEND) {
+    now[own_entry(c, e->rank) + s->lane] = (uint32_t)c->order->turn[e->number] + 1;
+    if (c->whole && s->op == KOLO_SEND) {
         memcpy(clock_of_message(c, e), now, c->width * sizeof *now);
     }
     if (c->note[e->number] >= 0) {
@@ -87,12 +101,11 @@ void kolo_clocks_step(struct kolo_clocks *c, const struct kolo_event *e)
 static int unordered_step(const struct kolo_clocks *c, const struct kolo_event *e, int lane,
                           uint32_t clock)
 {
-    const size_t first = (size_t)e->rank * (size_t)c->lanes;
-    const uint32_t *now = &c->now[(first + e->step->lane) * c->width];
-    if (lane == e->step->lane || clock <= now[first + (size_t)lane]) {
+    const uint32_t *now = clock_of_lane(c, e->rank, e->step->lane);
+    if (lane == e->step->lane || clock <= now[own_entry(c, e->rank) + (size_t)lane]) {
         return -1;
     }
-    return c->order->lane_step[c->order->lane_first[first + (size_t)lane] + (int)clock - 1];
+    return c->order->lane_step[c->order->lane_first[e->rank * c->lanes + lane] + (int)clock - 1];
 }
 
 int kolo_clocks_access(struct kolo_clocks *c, const struct kolo_event *e, int location, bool write)
@@ -115,17 +128,17 @@ int kolo_clocks_access(struct kolo_clocks *c, const struct kolo_event *e, int lo
 
 int kolo_clocks_unknown(const struct kolo_clocks *c, int rank)
 {
-    const size_t lanes = (size_t)c->lanes;
-    for (size_t q = 0; q < c->width / lanes; q++) {
-        uint32_t known = q == (size_t)rank;
-        for (size_t mine = 0; mine < lanes; mine++) {
-            const uint32_t *now = &c->now[((size_t)rank * lanes + mine) * c->width];
-            for (size_t lane = 0; lane < lanes; lane++) {
-                known |= now[q * lanes + lane];
+    assert(c->whole);
+    for (int q = 0; q < c->order->plan->shape.nranks; q++) {
+        uint32_t known = q == rank;
+        for (int mine = 0; mine < c->lanes; mine++) {
+            const uint32_t *now = clock_of_lane(c, rank, mine);
+            for (int lane = 0; lane < c->lanes; lane++) {
+                known |= now[q * c->lanes + lane];
             }
         }
         if (known == 0) {
-            return (int)q;
+            return q;
         }
     }
     return -1;

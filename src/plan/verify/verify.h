@@ -16,7 +16,8 @@
  * - STABLE, FRESH and the places of outboxes are true.
  * - After a barrier every rank has entered.
  *
- * Cost: linear in the steps (times lanes of all ranks, for barriers and plans of several lanes).
+ * Cost: linear in the steps. Barriers, and plans that order the lanes of a rank by messages through
+ * other ranks, cost the steps times the lanes of all ranks.
  * Errors: INVALID, with rank, step, chunk, the value found and the value expected; SYSTEM. */
 KOLO_CHECK kolo_status kolo_verify_plan(const struct kolo_plan *plan);
 
