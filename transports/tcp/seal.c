@@ -2,6 +2,7 @@
 #include "transports/tcp/seal.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -67,7 +68,7 @@ void kolo_seal_close(struct kolo_seal *seal)
     if (seal != NULL) {
         EVP_CIPHER_CTX_free(seal->out.cipher); /* which clears its key */
         EVP_CIPHER_CTX_free(seal->in.cipher);
-        explicit_bzero(seal, sizeof *seal);
+        explicit_bzero(seal, offsetof(struct kolo_seal, sent)); /* no secret is behind it */
         free(seal);
     }
 }
@@ -124,30 +125,28 @@ static bool seal_record(struct kolo_seal *seal, const struct iovec *part, size_t
     return true;
 }
 
-/* The plain bytes of the record that is coming. */
+/* The plain bytes of the record that comes next. */
 static uint32_t coming(const struct kolo_seal *seal)
 {
     uint32_t plain = 0;
-    memcpy(&plain, seal->came, sizeof plain);
+    memcpy(&plain, seal->came + seal->in_at, sizeof plain);
     return plain;
 }
 
-/* The record in seal->came is complete. */
-static bool open_record(struct kolo_seal *seal)
+/* Open the next record, which has come, into `into`. */
+static bool open_record(struct kolo_seal *seal, unsigned char *into)
 {
     const uint32_t plain = coming(seal);
-    unsigned char *cipher = seal->came + KOLO_SEAL_HEAD;
+    unsigned char *head = seal->came + seal->in_at;
+    unsigned char *cipher = head + KOLO_SEAL_HEAD;
     int len = 0;
-    seal->in_len = 0;
-    seal->plain_at = 0;
-    const bool right =
-        begin_record(&seal->in, seal->came) &&
-        EVP_CipherUpdate(seal->in.cipher, seal->plain, &len, cipher, (int)plain) == 1 &&
-        EVP_CIPHER_CTX_ctrl(seal->in.cipher, EVP_CTRL_GCM_SET_TAG, KOLO_SEAL_TAG, cipher + plain) ==
-            1 &&
-        EVP_CipherFinal_ex(seal->in.cipher, seal->plain + len, &len) == 1;
-    seal->plain_len = right ? plain : 0;
-    return right;
+    seal->in_at += KOLO_SEAL_HEAD + plain + KOLO_SEAL_TAG;
+    seal->in_len -= KOLO_SEAL_HEAD + plain + KOLO_SEAL_TAG;
+    return begin_record(&seal->in, head) &&
+           EVP_CipherUpdate(seal->in.cipher, into, &len, cipher, (int)plain) == 1 &&
+           EVP_CIPHER_CTX_ctrl(seal->in.cipher, EVP_CTRL_GCM_SET_TAG, KOLO_SEAL_TAG,
+                               cipher + plain) == 1 &&
+           EVP_CipherFinal_ex(seal->in.cipher, into + len, &len) == 1;
 }
 
 /* ---- the socket ---- */
@@ -220,22 +219,31 @@ static ssize_t refuse(struct kolo_seal *seal)
     return -1;
 }
 
-/* Receive the rest of a record, and open it. As kolo_seal_recv(); 1: it is open. */
+/* Room behind the bytes in `came`, for as much as can be there. */
+static size_t make_room(struct kolo_seal *seal)
+{
+    if (seal->in_len == 0 || seal->in_at + KOLO_SEAL_RECORD > sizeof seal->came) {
+        memmove(seal->came, seal->came + seal->in_at, seal->in_len);
+        seal->in_at = 0;
+    }
+    return sizeof seal->came - seal->in_at - seal->in_len;
+}
+
+/* Receive until the next record has come as a whole. As kolo_seal_recv(); 1: it is there. */
 static ssize_t receive_record(struct kolo_seal *seal, int fd)
 {
     for (;;) {
-        size_t want = KOLO_SEAL_HEAD;
         if (seal->in_len >= KOLO_SEAL_HEAD) {
             const uint32_t plain = coming(seal);
             if (plain == 0 || plain > KOLO_SEAL_PLAIN) {
                 return refuse(seal);
             }
-            want += plain + KOLO_SEAL_TAG;
-            if (seal->in_len == want) {
-                return open_record(seal) ? 1 : refuse(seal);
+            if (seal->in_len >= KOLO_SEAL_HEAD + plain + KOLO_SEAL_TAG) {
+                return 1;
             }
         }
-        const ssize_t n = recv(fd, seal->came + seal->in_len, want - seal->in_len, MSG_DONTWAIT);
+        const size_t room = make_room(seal);
+        const ssize_t n = recv(fd, seal->came + seal->in_at + seal->in_len, room, MSG_DONTWAIT);
         if (n == 0 && seal->in_len > 0) { /* a cut, as by the death of the peer */
             errno = ECONNRESET;
             return -1;
@@ -254,6 +262,16 @@ ssize_t kolo_seal_recv(struct kolo_seal *seal, int fd, void *into, size_t room)
         if (n <= 0) {
             return n;
         }
+        const uint32_t plain = coming(seal);
+        const bool fits = plain <= room;
+        if (!open_record(seal, fits ? into : seal->plain)) {
+            return refuse(seal);
+        }
+        if (fits) {
+            return (ssize_t)plain;
+        }
+        seal->plain_at = 0;
+        seal->plain_len = plain;
     }
     const size_t bytes = kolo_min(room, seal->plain_len);
     memcpy(into, seal->plain + seal->plain_at, bytes);

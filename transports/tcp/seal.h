@@ -27,11 +27,11 @@
 #include <sys/uio.h>
 
 enum {
-    KOLO_SEAL_PLAIN = 16 << 10, /* most plain bytes of a record */
+    KOLO_SEAL_RECORD = 16 << 10, /* most bytes of a record */
     KOLO_SEAL_HEAD = 4,
     KOLO_SEAL_TAG = 16,
-    KOLO_SEAL_RECORD = KOLO_SEAL_HEAD + KOLO_SEAL_PLAIN + KOLO_SEAL_TAG,
-    KOLO_SEAL_BATCH = 4, /* records that wait at most for room in the socket */
+    KOLO_SEAL_PLAIN = KOLO_SEAL_RECORD - KOLO_SEAL_HEAD - KOLO_SEAL_TAG,
+    KOLO_SEAL_BATCH = 8, /* records that wait at most for room in the socket, and come at once */
     KOLO_SEAL_PERIOD = 1 << 24,
     KOLO_SEAL_IV = 12
 };
@@ -50,11 +50,11 @@ struct kolo_seal {
     struct kolo_seal_way out, in;
     size_t out_at, out_len; /* bytes of `sent` that the socket has not taken */
     size_t held;            /* plain bytes in them, which no call has reported yet */
-    size_t in_len;          /* bytes of the record that is coming */
+    size_t in_at, in_len;   /* bytes of `came` that are not opened, from in_at on */
     size_t plain_at, plain_len;
-    unsigned char sent[KOLO_SEAL_BATCH * KOLO_SEAL_RECORD];
-    unsigned char came[KOLO_SEAL_RECORD];
     unsigned char plain[KOLO_SEAL_PLAIN];
+    unsigned char sent[KOLO_SEAL_BATCH * KOLO_SEAL_RECORD];
+    unsigned char came[KOLO_SEAL_BATCH * KOLO_SEAL_RECORD];
 };
 
 /* The seal of a fresh connection. text[bytes]: the greeting, alike at both ends, with a fresh nonce
@@ -74,7 +74,7 @@ static inline bool kolo_seal_holds(const struct kolo_seal *seal)
 }
 /* As recv() that does not wait. EBADMSG, from then on: a record is not the next one that the other
  * end sealed. ECONNRESET, from then on: the stream ended within a record. Bytes are returned only
- * after their tag was checked. */
+ * after their tag was checked; after an error `into` may have others. */
 ssize_t kolo_seal_recv(struct kolo_seal *seal, int fd, void *into, size_t room);
 
 #endif
