@@ -24,7 +24,7 @@ import tempfile
 
 PROGRAMS = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter",
             "broadcast": "broadcast", "reduce": "reduce", "gather": "gather", "scatter": "scatter",
-            "alltoall": "alltoall"}
+            "alltoall": "alltoall", "barrier": "barrier"}
 FIRST, LAST, FACTOR = "256", "1M", "16"
 NEAR_US = 0.12
 COSTS = re.compile(r"costs: (\d+) cores, flag ([\d.]+) us, copy ([\d.]+) GB/s, sum ([\d.]+) GB/s, "

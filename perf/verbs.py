@@ -241,4 +241,5 @@ def main():
         all_reduce(build)
 
 
-main()
+if __name__ == "__main__":
+    main()
