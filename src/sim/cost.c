@@ -52,11 +52,10 @@ static double wait_us(const struct kolo_sim *s, int rank, const struct kolo_sim_
     return op->nrefs * s->costs->step_us + far_us;
 }
 
-/* A core's time to take a message. */
-static double take_us(const struct kolo_sim *s, int rank, uint32_t request, uint32_t tile)
+/* A core's time to take so many bytes of a message. */
+static double take_us(const struct kolo_sim *s, int rank, uint64_t bytes)
 {
     const struct kolo_sim_machine *m = s->machine;
-    const uint64_t bytes = kolo_sim_taken_bytes(s, kolo_sim_prog_at(s, rank), request, tile);
     const double us = s->costs->net_message_us + (double)bytes * s->costs->net_copy_us_per_byte;
     return us * (rank == m->slow_rank ? m->slow_factor : 1);
 }
@@ -67,7 +66,8 @@ static double taken_us(const struct kolo_sim *s, int rank, const struct kolo_sim
     const struct kolo_sim_prog *p = kolo_sim_prog_at(s, rank);
     double us = 0;
     for (int i = 0; i < op->nrefs; i++) {
-        us += take_us(s, rank, p->ref[op->ref + (uint32_t)i].what, tile);
+        us +=
+            take_us(s, rank, kolo_sim_taken_bytes(s, p, p->ref[op->ref + (uint32_t)i].what, tile));
     }
     return us;
 }
@@ -117,8 +117,12 @@ double kolo_sim_work(const struct kolo_sim *s, int rank, uint32_t pc, const stru
     return m->noise > 0 ? us * noise_of(s, rank, pc, tile) : us;
 }
 
-struct came { /* a message */
-    double us, take_us;
+/* A core takes the bytes of a message as they come, in parts. */
+enum { PART_BYTES = 16 << 10 };
+
+struct came {                /* a message */
+    double first_us, us;     /* its first part and its last one are there */
+    double take_us, last_us; /* to take all of it, and its last part */
 };
 
 static int compare_came(const void *a, const void *b)
@@ -135,11 +139,18 @@ static struct came came_of(const struct kolo_sim *s, const struct kolo_sim_lane 
     const int rank = kolo_sim_stand_in(s, partner);
     const int32_t request = s->set.source[s->set.member[l->rank].source + ref->what];
     const uint64_t bytes = kolo_sim_taken_bytes(s, p, ref->what, tile);
+    const uint64_t part = bytes < PART_BYTES ? bytes : PART_BYTES;
     const double sent_us = s->fact[kolo_sim_sent_fact(s, rank, tile, (uint32_t)request)] +
                            kolo_sim_wire_latency(s, partner, l->rank, bytes);
     const double posted_us = s->fact[kolo_sim_posted_fact(s, l->rank, tile, ref->what)] +
                              kolo_sim_posted_us(s, partner, l->rank, bytes);
-    return (struct came){fmax(sent_us, posted_us), take_us(s, l->rank, ref->what, tile)};
+    const double us = fmax(sent_us, posted_us);
+    const double wire_us = fmax(kolo_sim_wire_alone(s, partner, l->rank, bytes - part),
+                                (double)(bytes - part) * s->costs->net_copy_us_per_byte);
+    return (struct came){.first_us = us - wire_us,
+                         .us = us,
+                         .take_us = take_us(s, l->rank, bytes),
+                         .last_us = take_us(s, l->rank, part)};
 }
 
 double kolo_sim_part_left(const struct kolo_sim *s, const struct kolo_sim_lane *l,
@@ -147,7 +158,7 @@ double kolo_sim_part_left(const struct kolo_sim *s, const struct kolo_sim_lane *
 {
     struct came came[512];
     double us = l->before_us, all_us = 0;
-    if (op->nrefs < 2 || op->nrefs > KOLO_LENGTH(came)) {
+    if (op->nrefs > KOLO_LENGTH(came)) {
         return 1;
     }
     for (uint32_t i = 0; i < op->nrefs; i++) {
@@ -156,7 +167,7 @@ double kolo_sim_part_left(const struct kolo_sim *s, const struct kolo_sim_lane *
     }
     qsort(came, op->nrefs, sizeof *came, compare_came);
     for (uint32_t i = 0; i < op->nrefs; i++) {
-        us = (came[i].us > us ? came[i].us : us) + came[i].take_us;
+        us = fmax(fmax(came[i].first_us, us) + came[i].take_us, came[i].us + came[i].last_us);
     }
     const double part = all_us > 0 ? (us - l->ready_us) / all_us : 1;
     return part < 1 ? part : 1;

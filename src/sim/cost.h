@@ -20,8 +20,8 @@ struct kolo_sim_core *kolo_sim_core_of(const struct kolo_sim *s, int rank);
 /* The time that op number `pc` of a rank takes on its core, in this tile. */
 double kolo_sim_work(const struct kolo_sim *s, int rank, uint32_t pc, const struct kolo_sim_op *op,
                      uint32_t tile);
-/* The part of a TAKEN's work that is left with its last message: a rank takes those before as they
- * come. */
+/* The part of a TAKEN's work that is left when its last message is there: a rank takes those before,
+ * and the parts of a long one, as they come. */
 double kolo_sim_part_left(const struct kolo_sim *s, const struct kolo_sim_lane *l,
                           const struct kolo_sim_op *op, uint32_t tile);
 

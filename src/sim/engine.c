@@ -219,11 +219,6 @@ static void finish_op(struct kolo_sim *s, struct kolo_sim_lane *l, const struct 
     } else if (op->code == KOLO_DO_RECV) {
         kolo_sim_tell(s, l->rank, kolo_sim_posted_fact(s, l->rank, tile, op->index), l->now_us,
                       l->last);
-    } else if (op->code == KOLO_DO_SEND) {
-        if (s->by != NULL) {
-            s->by[kolo_sim_sent_fact(s, l->rank, tile, op->index)] = l->last;
-        }
-        kolo_sim_wire_send(s, l->rank, op, tile, kolo_sim_op_bytes(s, op, tile), l->now_us);
     } else if (op->code == KOLO_DO_DONE) {
         tell_done(s, l, tile);
     }
@@ -274,6 +269,17 @@ static void leave_core(struct kolo_sim *s, const struct kolo_sim_lane *l)
 
 /* ---- an op ---- */
 
+/* The core gives the message its bytes from begin_us until now. */
+static void send_message(struct kolo_sim *s, const struct kolo_sim_lane *l,
+                         const struct kolo_sim_op *op, uint32_t tile, double begin_us)
+{
+    const double copy_us = (double)kolo_sim_op_bytes(s, op, tile) * s->costs->net_copy_us_per_byte;
+    if (s->by != NULL) {
+        s->by[kolo_sim_sent_fact(s, l->rank, tile, op->index)] = l->last;
+    }
+    kolo_sim_wire_send(s, l->rank, op, tile, fmax(begin_us, l->now_us - copy_us), l->now_us);
+}
+
 static void have_core(struct kolo_sim *s, struct kolo_sim_lane *l, const struct kolo_sim_op *op,
                       uint32_t tile)
 {
@@ -291,6 +297,9 @@ static void have_core(struct kolo_sim *s, struct kolo_sim_lane *l, const struct 
     }
     if (work_us > 0 || l->cause != l->last) {
         note_moment(s, l, begin_us, tile);
+    }
+    if (op->code == KOLO_DO_SEND) {
+        send_message(s, l, op, tile, begin_us);
     }
 }
 

@@ -54,6 +54,7 @@ struct kolo_sim_message {
     int from, to; /* ranks */
     uint32_t request, tile;
     double bytes;
+    double copied_us; /* the sender's core has given all bytes */
     uint32_t connection;
     int next;   /* of the connection, or -1 */
     int behind; /* in the NIC's queue, or -1 */
@@ -146,9 +147,9 @@ KOLO_CHECK kolo_status kolo_sim_engine(struct kolo_sim *s);
 /* ---- wire.c ---- */
 
 bool kolo_sim_wire_open(struct kolo_sim *s);
-/* A message of this op leaves `rank` at leave_us. */
+/* A message of this op: its first byte may leave `rank` at first_us, its last one at copied_us. */
 void kolo_sim_wire_send(struct kolo_sim *s, int rank, const struct kolo_sim_op *op, uint32_t tile,
-                        uint64_t bytes, double leave_us);
+                        double first_us, double copied_us);
 void kolo_sim_wire_leave(struct kolo_sim *s, const struct kolo_sim_event *event);
 void kolo_sim_wire_end(struct kolo_sim *s, const struct kolo_sim_event *event);
 /* Find the rates of flows before time goes on. */

@@ -2,6 +2,8 @@
 /* The critical path: from the op that ends last back over what each op waited for. */
 #include "sim/report.h"
 
+#include <math.h>
+
 static const struct kolo_sim_op *op_of(const struct kolo_sim_result *r,
                                        const struct kolo_sim_moment *m)
 {
@@ -39,13 +41,16 @@ void kolo_sim_path_find(const struct kolo_sim_result *result, struct kolo_sim_pa
         const struct kolo_sim_moment *m = &result->moment[at];
         const struct kolo_sim_op *op = op_of(result, m);
         const double before_us = m->cause >= 0 ? result->moment[m->cause].end_us : m->ready_us;
-        const double rest_us = m->ready_us - before_us - m->latency_us - m->wire_us;
+        /* bytes may be on the wire while the sender's core, which counts, gives the others */
+        const double carried_us = m->ready_us - before_us - m->latency_us;
+        const double wire_us = fmax(0, fmin(m->wire_us, carried_us));
+        const double rest_us = carried_us - wire_us;
         out->total_us = at == result->last ? m->end_us : out->total_us;
         out->us[KOLO_SIM_SERVING] += m->cause < 0 ? m->ready_us : 0;
         out->us[kind_of(op)] += m->end_us - m->begin_us;
         out->us[KOLO_SIM_QUEUEING] += m->begin_us - m->ready_us;
         out->us[KOLO_SIM_LATENCY] += m->latency_us;
-        out->us[KOLO_SIM_BYTES] += m->wire_us;
+        out->us[KOLO_SIM_BYTES] += wire_us;
         out->us[KOLO_SIM_SHARING] += rest_us > 0 ? rest_us : 0;
         out->messages += op->code == KOLO_DO_TAKEN && m->latency_us + m->wire_us > 0;
         out->lines += op->code == KOLO_DO_WAIT && m->latency_us > 0;

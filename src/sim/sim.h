@@ -6,7 +6,8 @@
  *   MOVE          a pass of the core over the bytes; more for each further source and destination,
  *                 and for each that a message brought, if it is added
  *   WAIT, SIGNAL  step_us for each line; a line is there latency_us after its SIGNAL
- *   SEND, TAKEN   net_message_us and the copy of the bytes, at either end
+ *   SEND, TAKEN   net_message_us and the copy of the bytes, at either end, while others are on the
+ *                 wire
  *   message       a flow over the NICs and uplinks, shared max-min fairly; its last byte is there
  *                 net latency after it left; messages from one rank to another keep their order
  * A core does one op at a time, also for its lanes and for ranks that share it.

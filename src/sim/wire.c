@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Messages between hosts. A message waits for the one before on its connection, and for its turn at
- * the NIC; then it is a flow. When the flow ends, its last byte has left. */
-#include "sim/engine.h"
+ * the NIC; then it is a flow, which begins while the sender's core still gives its bytes. When both
+ * have ended, its last byte has left. */
+#include "sim/cost.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 enum { NEW, HAS_TURN }; /* a message that leaves: its rank, or the NIC's queue */
@@ -96,7 +98,7 @@ static int take_message(struct kolo_sim *s)
 }
 
 void kolo_sim_wire_send(struct kolo_sim *s, int rank, const struct kolo_sim_op *op, uint32_t tile,
-                        uint64_t bytes, double leave_us)
+                        double first_us, double copied_us)
 {
     const int number = take_message(s);
     if (number < 0) {
@@ -107,12 +109,13 @@ void kolo_sim_wire_send(struct kolo_sim *s, int rank, const struct kolo_sim_op *
                                   .to = kolo_sim_partner(s, rank, op->peer),
                                   .request = op->index,
                                   .tile = tile,
-                                  .bytes = (double)bytes,
+                                  .bytes = (double)kolo_sim_op_bytes(s, op, tile),
+                                  .copied_us = copied_us,
                                   .connection = s->set.member[rank].peer + (uint32_t)op->peer,
                                   .next = -1,
                                   .behind = -1,
                                   .flow = -1};
-    if (!kolo_sim_events_add(&s->events, leave_us, KOLO_SIM_LEAVE, number, NEW)) {
+    if (!kolo_sim_events_add(&s->events, fmax(first_us, s->now_us), KOLO_SIM_LEAVE, number, NEW)) {
         s->failed = true;
     }
 }
@@ -208,7 +211,7 @@ void kolo_sim_wire_end(struct kolo_sim *s, const struct kolo_sim_event *event)
         s->connection[m.connection] = -1;
     }
     const size_t fact = kolo_sim_sent_fact(s, m.from, m.tile, m.request);
-    kolo_sim_tell(s, m.from, fact, event->us, s->by != NULL ? s->by[fact] : -1);
+    kolo_sim_tell(s, m.from, fact, fmax(event->us, m.copied_us), s->by != NULL ? s->by[fact] : -1);
 }
 
 static void add_end(void *ctx, int flow)

@@ -3,6 +3,8 @@
 // Simulated times against the formulas of the literature, on machines where those are exact.
 #include "sim_util.h"
 
+#include <algorithm>
+
 namespace
 {
 
@@ -117,13 +119,30 @@ TEST(Sim, AChainWithTilesIsAPipeline)
     }
 }
 
-TEST(Sim, ProcessorTimeOfMessagesIsPaidAtBothEnds)
+// Both cores and the wire work on a message at the same time. The receiver takes its last 16 KiB when
+// they are there.
+TEST(Sim, AMessageTakesTheSlowestOfItsWireAndItsCores)
 {
+    const size_t bytes = 1 << 20, part = 16 << 10;
+    for (double copy : {kBeta / 4, kBeta, 3 * kBeta}) {
+        kolo_sim_machine m = Flat(0);
+        m.tile_bytes = bytes;
+        m.costs.net_message_us = 0.7;
+        m.costs.net_copy_us_per_byte = copy;
+        const double slowest = std::max(kBeta, copy);
+        Expect(3 * (0.7 + bytes * slowest + kAlphaUs + 0.7 + part * copy), "broadcast_chain", 4,
+               bytes, m);
+    }
+}
+
+// A core that sends has no time to receive.
+TEST(Sim, AnExchangeTakesTheTimeOfBothCopies)
+{
+    const size_t bytes = 1 << 20;
     kolo_sim_machine m = Flat(0);
-    m.costs.net_message_us = 0.7;
-    m.costs.net_copy_us_per_byte = 0.0001;
-    const double end = 0.7 + kChunk * 0.0001;
-    Expect(3 * (end + kAlphaUs + kChunk * kBeta + end), "broadcast_chain", 4, kChunk, m);
+    m.tile_bytes = 2 * bytes;
+    m.costs.net_copy_us_per_byte = 3 * kBeta;
+    Expect(2 * bytes * 3 * kBeta, "alltoall_direct", 2, bytes, m);
 }
 
 TEST(Sim, TheWaysOfAHalfDuplexNicShareItsRate)
