@@ -38,8 +38,6 @@ static const struct name {
     {"net_gap_us", AT(net_gap_us), REAL, "least time between two messages of a NIC"},
     {"net_ramp_us", AT(net_ramp_us), REAL, "more latency of a message of net_ramp_bytes or more"},
     {"net_ramp_bytes", AT(net_ramp_bytes), BYTES, "a shorter one has its part of net_ramp_us"},
-    {"net_half_duplex", AT(net_half_duplex), WHOLE,
-     "1: what a NIC sends and what it receives share its rate"},
     {"rails", AT(rails), WHOLE, "NICs of a host (1); rank i of a host uses its NIC i mod rails"},
     {"lost_rail", AT(lost_rail), WHOLE, "a rail that no host has; its ranks use the next one"},
     {"slow_nic", AT(slow_nic), WHOLE, "a NIC that is slower; NICs are numbered host by host"},

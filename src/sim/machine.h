@@ -29,7 +29,6 @@ struct kolo_sim_machine {
     double net_gap_us;      /* from the start of one message of a NIC to the next, at least */
     double net_ramp_us;     /* more latency of a message of net_ramp_bytes or more; */
     size_t net_ramp_bytes;  /* of a shorter one its part of that */
-    int net_half_duplex;    /* not 0: what a NIC sends and what it receives share its rate */
     int rails;              /* NICs of a host */
     int lost_rail;          /* -1: none; its ranks use the next rail */
     int slow_nic;           /* number of a NIC, in the order of hosts; -1: none */

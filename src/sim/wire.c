@@ -9,8 +9,7 @@
 
 enum { NEW, HAS_TURN }; /* a message that leaves: its rank, or the NIC's queue */
 
-/* Links: out and in of each NIC, then up and down of each leaf switch. With half-duplex NICs no flow
- * uses the links in. */
+/* Links: out and in of each NIC, then up and down of each leaf switch. */
 static int nic_of(const struct kolo_sim *s, int rank)
 {
     return kolo_sim_nic_of(&s->place, kolo_sim_stand_in(s, rank));
@@ -127,8 +126,7 @@ static void begin_flow(struct kolo_sim *s, int number)
     const int up = leaf_of(s, m->from), down = leaf_of(s, m->to);
     const int leaves = 2 * s->nnics;
     const bool across = is_across(s, m->from, m->to);
-    const int way = s->machine->net_half_duplex != 0 ? 0 : 1;
-    const int link[KOLO_SIM_FLOW_LINKS] = {2 * out, 2 * in + way, across ? leaves + 2 * up : -1,
+    const int link[KOLO_SIM_FLOW_LINKS] = {2 * out, 2 * in + 1, across ? leaves + 2 * up : -1,
                                            across ? leaves + 2 * down + 1 : -1};
     m->flow = kolo_sim_flow_begin(&s->flows, link, m->bytes, s->now_us);
     if (m->flow >= 0) {

@@ -145,16 +145,6 @@ TEST(Sim, AnExchangeTakesTheTimeOfBothCopies)
     Expect(2 * bytes * 3 * kBeta, "alltoall_direct", 2, bytes, m);
 }
 
-TEST(Sim, TheWaysOfAHalfDuplexNicShareItsRate)
-{
-    kolo_sim_machine m = Flat(0);
-    m.net_half_duplex = 1;
-    Expect(3 * (kAlphaUs + 2 * kChunk * kBeta), "allreduce_doubling", 8, kChunk, m);
-    Expect(3 * (kAlphaUs + kChunk * kBeta), "broadcast_chain", 4, kChunk, m);
-    EXPECT_DOUBLE_EQ(Sim("allreduce_doubling", 8, kChunk, m).total_us,
-                     Sim("allreduce_doubling", 8, kChunk, m, true).total_us);
-}
-
 TEST(Sim, ANicKeepsItsGapBetweenMessages)
 {
     kolo_sim_machine m = Flat(0);

@@ -13,7 +13,7 @@ static bool machine_is_even(const struct kolo_sim_place *place, int part)
 {
     const struct kolo_sim_machine *m = place->machine;
     return place->nranks % part == 0 && place->nhosts > 1 && m->noise == 0 && m->slow_rank < 0 &&
-           m->slow_nic < 0 && m->net_half_duplex == 0; /* a flow has no link twice */
+           m->slow_nic < 0;
 }
 
 static bool is_across(const struct kolo_sim_place *place, int a, int b)
