@@ -64,13 +64,17 @@ class Wire
     {
         shutdown(right_[0], SHUT_WR);
     }
+    ssize_t Recv(char *into, size_t room)
+    {
+        return kolo_seal_recv(listener, right_[1], into, room);
+    }
     // All bytes that open, and errno of the call after them; 0: the end.
     std::string Open(int *error)
     {
         std::string all;
         char some[1000];
         ssize_t n = 0;
-        while ((n = kolo_seal_recv(listener, right_[1], some, sizeof some)) > 0) {
+        while ((n = Recv(some, sizeof some)) > 0) {
             all.append(some, static_cast<size_t>(n));
         }
         *error = n == 0 ? 0 : errno;
@@ -118,6 +122,31 @@ TEST(Seal, LongSendsAreSeveralRecords)
     EXPECT_EQ(sealed.size(), message.size() + 4 * (KOLO_SEAL_HEAD + KOLO_SEAL_TAG));
     wire.Put(sealed);
     EXPECT_EQ(wire.Open(&error), message);
+}
+
+// Records come in any pieces, several at once, and open into any room.
+TEST(Seal, AnyPiecesAndAnyRoomGiveTheSameBytes)
+{
+    Wire wire;
+    std::mt19937 random(12);
+    std::string sent, sealed, came;
+    for (int i = 0; i < 40; i++) {
+        const std::string message(1 + random() % 100000, static_cast<char>('a' + i % 26));
+        sent += message;
+        sealed += wire.Seal(message);
+    }
+    std::string room(2 * KOLO_SEAL_PLAIN, '\0');
+    for (size_t at = 0; at < sealed.size();) {
+        const std::string piece = sealed.substr(at, 1 + random() % 60000);
+        at += piece.size();
+        wire.Put(piece);
+        ssize_t n = 0;
+        while ((n = wire.Recv(room.data(), 1 + random() % room.size())) > 0) {
+            came.append(room.data(), static_cast<size_t>(n));
+        }
+        ASSERT_EQ(errno, EAGAIN);
+    }
+    EXPECT_TRUE(sent == came);
 }
 
 TEST(Seal, PlainBytesAreNotOnTheWire)
