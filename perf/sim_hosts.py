@@ -3,7 +3,7 @@
 sim_verbs.py.
 
 The machine is fitted with one algorithm of 2 hosts, all-reduce by recursive doubling, which is one message each
-way: its shortest call gives the latency, its longest one a speed.
+way: its shortest call gives the latency, its longest one the speed of a core that sends and receives.
 """
 import csv
 import json
@@ -40,20 +40,19 @@ def measured_once(net, build, collective, algorithm):
     return {row["size"]: row["out_of_place_per_iter"]["p50_us"] for row in rows}
 
 
-def fit(net, build, speed, known):
-    """The machine file, as names and values. `speed` is the name of the speed that is fitted; `known` has the values
-    that are not."""
+def fit(net, build, known):
+    """The machine file, as names and values. `known` has the values that are not fitted."""
     collective, ranks, algorithm = FITTED
     times = measured(net, build, collective, algorithm)
     machine = {"ranks_per_host": 1, "call_us": 0, **known,
                "net_latency_us": min(times.values()) - 2 * known["net_message_us"]}
     low, high = SLOWEST_GBS, FASTEST_GBS
     for _ in range(HALVINGS):
-        machine[speed] = math.sqrt(low * high)
+        machine["net_copy_gbs"] = math.sqrt(low * high)
         if sim.predicted(build, collective, ranks, algorithm, machine)[max(times)] > times[max(times)]:
-            low = machine[speed]
+            low = machine["net_copy_gbs"]
         else:
-            high = machine[speed]
+            high = machine["net_copy_gbs"]
     return machine
 
 

@@ -34,8 +34,7 @@ def linked(ranks, mbit, tick):
 def fit(build, mbit, tick=0):
     """The machine file, as names and values."""
     with linked(2, mbit, tick) as net:
-        return sim_hosts.fit(net, build, "net_copy_gbs",
-                             {"net_gbs": mbit * PAYLOAD / 8000, "net_message_us": MESSAGE_US})
+        return sim_hosts.fit(net, build, {"net_gbs": mbit * PAYLOAD / 8000, "net_message_us": MESSAGE_US})
 
 
 def main():

@@ -47,8 +47,8 @@ def main():
     verbs.keep_order()
     net = Hosts()
     sim_hosts.measured_once(net, args.build, "allreduce", "doubling")  # an emulator is slow at first
-    machine = sim_hosts.fit(net, args.build, "net_copy_gbs", {
-        "net_gbs": NET_GBS, "net_message_us": MESSAGE_US, "net_rendezvous_bytes": RENDEZVOUS_BYTES})
+    machine = sim_hosts.fit(net, args.build, {"net_gbs": NET_GBS, "net_message_us": MESSAGE_US,
+                                              "net_rendezvous_bytes": RENDEZVOUS_BYTES})
     print(sim_hosts.text(machine), flush=True)
     rows = []
     for collective in args.c.split(","):
