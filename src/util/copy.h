@@ -6,10 +6,13 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Copy. On x86 copies from 512 bytes on use `rep movsb`. It takes the lines that it overwrites
- * without reading them, which pays if another core had read them. It is not used where it is slow:
- * see copy.c. Empty copies may have no memory. */
+/* Copy. On x86 copies from 512 bytes on use `rep movsb`, or `rep movsq` on processors without fast
+ * short `rep movsb`. Both take the lines that they overwrite without reading them, which pays if
+ * another core had read them. They are not used where they are slow: see copy.c. Empty copies may
+ * have no memory. */
 void kolo_copy_long(void *dst, const void *src, size_t bytes);
+/* Copy at least 8 bytes by words. The last word may overlap the one before it. */
+void kolo_copy_by_words(void *dst, const void *src, size_t bytes);
 static inline void kolo_copy(void *dst, const void *src, size_t bytes)
 {
     char *to = (char *)dst;

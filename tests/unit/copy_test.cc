@@ -55,6 +55,9 @@ TEST(Copy, ExactlyTheGivenBytesArrive)
             for (size_t behind : {0, 1, 16, 63, 64, 4095}) {
                 ExpectCopies(ThroughTheCaches, bytes, dst_at, behind);
                 ExpectCopies(PastThem, bytes, dst_at, behind);
+                if (bytes >= 8) {
+                    ExpectCopies(kolo_copy_by_words, bytes, dst_at, behind);
+                }
             }
         }
     }
