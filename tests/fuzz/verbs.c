@@ -274,28 +274,38 @@ static void hear_entry(struct world *w, struct input *in, bool plausible)
 {
     struct kolo_verbs_lane *lane = &w->link->lane[take_byte(in) % 2];
     struct kolo_verbs_entry entry;
+    uint8_t damage[4]; /* of the heads: where, and how */
     if (lane->qp == NULL || queue.count == 16) {
         return;
     }
     take(in, &entry, sizeof entry);
-    entry.magic = KOLO_VERBS_ENTRY_MAGIC;
+    take(in, damage, sizeof damage);
+    entry.kind = (uint8_t)(entry.kind % 4 + 1);
+    entry.len %= KOLO_VERBS_PIECE + 1;
+    entry.zeros %= KOLO_VERBS_BRIEF + 1;
     if (plausible) {
         entry.channel %= 2;
-        entry.kind = (uint8_t)(entry.kind % 4 + 1);
-        entry.len %= KOLO_VERBS_PIECE + 1;
+        entry.zeros = entry.kind == KOLO_VERBS_DATA && entry.len + entry.zeros <= KOLO_VERBS_BRIEF
+                          ? entry.zeros
+                          : 0;
         entry.number = w->link->base.channel[entry.channel].received + (entry.number % 8) - 4;
-        entry.total =
-            entry.kind == KOLO_VERBS_DATA ? entry.len + entry.total % 3 : entry.total % FLAT;
-        entry.offset %= entry.total + 1;
+        entry.total = entry.kind == KOLO_VERBS_DATA && (entry.zeros > 0 || entry.total % 2 == 0)
+                          ? entry.len + entry.zeros
+                      : entry.kind == KOLO_VERBS_DATA ? entry.len + entry.total % 3
+                                                      : entry.total % FLAT;
+        entry.offset = entry.zeros > 0 ? 0 : entry.offset % (entry.total + 1);
         const struct kolo_window_count known =
             w->link->base.channel[entry.channel].window.peer_taken;
         entry.taken = known.messages + entry.taken % 2;
         entry.taken_blocks = (uint16_t)(known.blocks + entry.taken_blocks % 200);
     }
     char *slot = lane->in + (size_t)(lane->taken % KOLO_VERBS_SLOTS) * KOLO_VERBS_SLOT;
-    memcpy(slot, &entry, sizeof entry);
-    take(in, slot + sizeof entry, 48);
-    complete(lane, false, (uint32_t)(sizeof entry + entry.len), true);
+    take(in, slot + kolo_verbs_entry_heads(&entry), 48);
+    const size_t bytes = kolo_verbs_entry_write(slot, &entry);
+    if (!plausible) {
+        slot[damage[0] % KOLO_VERBS_HEADS] ^= (char)damage[1];
+    }
+    complete(lane, false, (uint32_t)bytes + (plausible ? 0 : damage[2] % 2), true);
     (void)kolo_verbs_lanes_poll(&w->ep);
 }
 

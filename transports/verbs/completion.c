@@ -26,12 +26,17 @@ static void retire_work(struct kolo_verbs_lane *lane, uint32_t upto)
 static bool take_entry(struct kolo_verbs_lane *lane, const struct ibv_wc *wc)
 {
     const char *slot = lane->in + (size_t)(lane->taken % KOLO_VERBS_SLOTS) * KOLO_VERBS_SLOT;
-    struct kolo_verbs_entry entry; /* a copy: the peer can write to the slot at any time */
-    memcpy(&entry, slot, sizeof entry);
+    struct kolo_verbs_entry entry;
+    char brief[KOLO_VERBS_BRIEF];
+    const char *payload = kolo_verbs_entry_read(slot, wc->byte_len, &entry);
     lane->taken++;
-    return wc->byte_len >= sizeof entry && entry.len == wc->byte_len - sizeof entry &&
-           entry.len <= KOLO_VERBS_PIECE &&
-           kolo_verbs_message_arrives(lane->link, &entry, slot + sizeof entry);
+    if (payload != NULL && entry.zeros > 0) {
+        memcpy(brief, payload, entry.len);
+        memset(brief + entry.len, 0, entry.zeros);
+        entry.len = (uint16_t)(entry.len + entry.zeros);
+        payload = brief;
+    }
+    return payload != NULL && kolo_verbs_message_arrives(lane->link, &entry, payload);
 }
 
 /* An entry that cannot be: a fault of kolo, or of a device. The text has what there is. */
@@ -41,7 +46,7 @@ static void fail_invalid(struct kolo_verbs_lane *lane, const struct ibv_wc *wc)
     const char *slot = lane->in + (size_t)(n % KOLO_VERBS_SLOTS) * KOLO_VERBS_SLOT;
     struct kolo_verbs_entry e;
     char what[280];
-    memcpy(&e, slot, sizeof e);
+    (void)kolo_verbs_entry_read(slot, wc->byte_len, &e);
     (void)snprintf(
         what, sizeof what,
         "sent an invalid message over %s port %u (lane %d, epoch %u, entry %u, %u bytes, "

@@ -8,9 +8,9 @@
 #include <arpa/inet.h>
 #include <stdio.h>
 
-enum { SIGNAL_EVERY = 16, SPARE_SENDS = 4, CREDITS_DUE = KOLO_VERBS_SLOTS / 4 };
+enum { SIGNAL_EVERY = 16, SPARE_SENDS = 4 };
 
-static_assert((int)KOLO_VERBS_SLOTS / (int)CREDITS_DUE <= (int)KOLO_VERBS_NOTES,
+static_assert((int)KOLO_VERBS_SLOTS / (int)KOLO_VERBS_CREDITS_DUE <= (int)KOLO_VERBS_NOTES,
               "credits find a receive");
 static_assert((int)KOLO_VERBS_SLOTS > (int)SIGNAL_EVERY, "a slot's last write has told of its end");
 
@@ -129,18 +129,16 @@ static uint32_t make_value(struct kolo_verbs_lane *lane)
     return (lane->taken & KOLO_VERBS_COUNTED) | before << KOLO_VERBS_BEFORE;
 }
 
-struct kolo_verbs_entry *kolo_verbs_lane_entry(struct kolo_verbs_lane *lane)
+char *kolo_verbs_lane_slot(const struct kolo_verbs_lane *lane)
 {
-    void *slot = lane->out + (size_t)(lane->sent % KOLO_VERBS_SLOTS) * KOLO_VERBS_SLOT;
-    return slot;
+    return lane->out + (size_t)(lane->sent % KOLO_VERBS_SLOTS) * KOLO_VERBS_SLOT;
 }
 
-void kolo_verbs_lane_send(struct kolo_verbs_lane *lane, uint32_t len)
+void kolo_verbs_lane_send(struct kolo_verbs_lane *lane, uint32_t bytes, bool tells)
 {
-    const struct kolo_verbs_entry *entry = kolo_verbs_lane_entry(lane);
-    const uint32_t bytes = (uint32_t)sizeof *entry + len, slot = lane->sent % KOLO_VERBS_SLOTS;
-    struct ibv_send_wr *wr = next_request(lane, entry->kind == KOLO_VERBS_PLACED);
-    *wr->sg_list = (struct ibv_sge){(uintptr_t)entry, bytes, lane->ring->lkey};
+    const uint32_t slot = lane->sent % KOLO_VERBS_SLOTS;
+    struct ibv_send_wr *wr = next_request(lane, tells);
+    *wr->sg_list = (struct ibv_sge){(uintptr_t)kolo_verbs_lane_slot(lane), bytes, lane->ring->lkey};
     wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     wr->send_flags |= bytes <= lane->max_inline ? IBV_SEND_INLINE : 0;
     wr->imm_data = htonl(make_value(lane));
@@ -193,7 +191,7 @@ bool kolo_verbs_lane_fill(struct kolo_verbs_lane *lane)
 
 void kolo_verbs_lane_flush(struct kolo_verbs_lane *lane)
 {
-    if (lane->state == KOLO_VERBS_LANE_LIVE && lane->taken - lane->told >= CREDITS_DUE &&
+    if (lane->state == KOLO_VERBS_LANE_LIVE && lane->taken - lane->told >= KOLO_VERBS_CREDITS_DUE &&
         lane->posted - lane->retired < KOLO_VERBS_SENDS) {
         send_credits(lane, false);
     }

@@ -248,9 +248,7 @@ bool kolo_verbs_lane_hear(struct kolo_link *link, const struct kolo_verbs_word *
 /* Keep an entry that the peer did not take, to send it again. */
 static bool keep_entry(struct kolo_link *link, const char *slot)
 {
-    struct kolo_verbs_entry entry;
-    memcpy(&entry, slot, sizeof entry);
-    const uint32_t len = (uint32_t)sizeof entry + entry.len;
+    const uint32_t len = (uint32_t)kolo_verbs_entry_bytes(slot);
     struct kolo_verbs_again *again = malloc(sizeof *again + len);
     if (again == NULL) {
         return false;

@@ -260,7 +260,7 @@ static bool placed_came(struct kolo_link *link, const struct kolo_verbs_entry *e
 bool kolo_verbs_message_arrives(struct kolo_link *link, const struct kolo_verbs_entry *entry,
                                 const char *payload)
 {
-    if (entry->magic != KOLO_VERBS_ENTRY_MAGIC || entry->channel >= KOLO_CHANNELS) {
+    if (entry->channel >= KOLO_CHANNELS) {
         return false;
     }
     kolo_window_hear(&link->base.channel[entry->channel].window,

@@ -21,17 +21,22 @@ static void read_bytes(struct kolo_link *link, struct kolo_carrier_message *m, c
 
 /* ---- outgoing entries ---- */
 
-static struct kolo_verbs_entry *make_entry(struct kolo_link *link, struct kolo_verbs_lane *lane,
-                                           const struct kolo_verbs_entry *given)
+/* The place of an entry's payload. */
+static char *payload_of(const struct kolo_verbs_lane *lane, const struct kolo_verbs_entry *entry)
 {
-    struct kolo_verbs_entry *entry = kolo_verbs_lane_entry(lane);
-    *entry = *given;
-    entry->magic = KOLO_VERBS_ENTRY_MAGIC;
+    return kolo_verbs_lane_slot(lane) + kolo_verbs_entry_heads(entry);
+}
+
+/* Send an entry whose payload is in its place. */
+static void send_entry(struct kolo_link *link, struct kolo_verbs_lane *lane,
+                       struct kolo_verbs_entry *entry)
+{
     const struct kolo_window_count taken =
-        kolo_window_tell(&link->base.channel[given->channel].window);
+        kolo_window_tell(&link->base.channel[entry->channel].window);
     entry->taken = taken.messages;
     entry->taken_blocks = taken.blocks;
-    return entry;
+    const size_t bytes = kolo_verbs_entry_write(kolo_verbs_lane_slot(lane), entry);
+    kolo_verbs_lane_send(lane, (uint32_t)bytes, entry->kind == KOLO_VERBS_PLACED);
 }
 
 /* Send an entry that a failed lane did not deliver. */
@@ -42,8 +47,8 @@ static bool pull_again(struct kolo_link *link, struct kolo_verbs_lane *lane)
         return false;
     }
     link->again = again->next;
-    memcpy(kolo_verbs_lane_entry(lane), again->bytes, again->len);
-    kolo_verbs_lane_send(lane, again->len - (uint32_t)sizeof(struct kolo_verbs_entry));
+    memcpy(kolo_verbs_lane_slot(lane), again->bytes, again->len);
+    kolo_verbs_lane_send(lane, again->len, false);
     free(again);
     return true;
 }
@@ -64,36 +69,44 @@ static bool pull_note(struct kolo_link *link, struct kolo_verbs_lane *lane)
         return false;
     }
     const uint32_t len = note.kind == KOLO_VERBS_READY ? sizeof(struct kolo_verbs_place) : 0;
-    const struct kolo_verbs_entry head = {.kind = note.kind,
-                                          .channel = note.channel,
-                                          .len = (uint16_t)len,
-                                          .number = note.number,
-                                          .total = note.total,
-                                          .call = note.call};
-    struct kolo_verbs_entry *entry = make_entry(link, lane, &head);
+    struct kolo_verbs_entry entry = {.kind = note.kind,
+                                     .channel = note.channel,
+                                     .len = (uint16_t)len,
+                                     .number = note.number,
+                                     .total = note.total,
+                                     .call = note.call};
     if (len > 0) {
         const struct kolo_verbs_place place = place_of(link, &note);
-        memcpy(entry + 1, &place, len);
+        memcpy(payload_of(lane, &entry), &place, len);
     }
-    kolo_verbs_lane_send(lane, len);
+    send_entry(link, lane, &entry);
     return true;
 }
 
-/* Send bytes [m->made, m->made + len) through a slot. len 0: the message is empty, or this entry
- * only announces it. */
+/* Send the next bytes of a message through a slot. Or `announces`: only tell the peer of it. */
 static void send_piece(struct kolo_link *link, struct kolo_verbs_lane *lane,
-                       struct kolo_carrier_message *m, size_t len)
+                       struct kolo_carrier_message *m, bool announces)
 {
-    const struct kolo_verbs_entry head = {.kind = KOLO_VERBS_DATA,
-                                          .channel = m->channel,
-                                          .len = (uint16_t)len,
-                                          .number = m->number,
-                                          .offset = m->made,
-                                          .total = m->total,
-                                          .call = m->req->call};
-    struct kolo_verbs_entry *entry = make_entry(link, lane, &head);
-    read_bytes(link, m, (char *)(entry + 1), len);
-    kolo_verbs_lane_send(lane, (uint32_t)len);
+    const size_t left = announces ? 0 : m->total - m->made;
+    struct kolo_verbs_entry entry = {.kind = KOLO_VERBS_DATA,
+                                     .channel = m->channel,
+                                     .number = m->number,
+                                     .offset = m->made,
+                                     .total = m->total};
+    if (m->made == 0) {
+        entry.call = m->req->call;
+    }
+    entry.len = (uint16_t)kolo_min(left, KOLO_VERBS_PIECE);
+    if (left > KOLO_VERBS_PIECE) {
+        entry.len = (uint16_t)(KOLO_VERBS_FULL - kolo_verbs_entry_heads(&entry));
+    }
+    const size_t len = entry.len;
+    char *payload = payload_of(lane, &entry);
+    read_bytes(link, m, payload, len);
+    if (len == m->total && len <= KOLO_VERBS_BRIEF) {
+        kolo_verbs_entry_trim(&entry, payload);
+    }
+    send_entry(link, lane, &entry);
     m->made += len;
 }
 
@@ -135,16 +148,15 @@ static void send_chunk(struct kolo_link *link, struct kolo_verbs_lane *lane,
     const size_t share = kolo_round_up(m->total / (size_t)link->nlive, 4096);
     const size_t most = kolo_min(kolo_max(share, KOLO_VERBS_LONG), KOLO_VERBS_CHUNK);
     const size_t len = write_bytes(lane, m, piece.at, kolo_min(piece.len, most));
-    const struct kolo_verbs_entry head = {.kind = KOLO_VERBS_PLACED,
-                                          .channel = m->channel,
-                                          .number = m->number,
-                                          .offset = len,
-                                          .total = m->total,
-                                          .call = m->req->call};
-    (void)make_entry(link, lane, &head);
+    struct kolo_verbs_entry entry = {.kind = KOLO_VERBS_PLACED,
+                                     .channel = m->channel,
+                                     .number = m->number,
+                                     .offset = len,
+                                     .total = m->total,
+                                     .call = m->req->call};
     struct kolo_verbs_flight *f = &lane->flight[lane->next_flight++ % KOLO_VERBS_SENDS];
     *f = (struct kolo_verbs_flight){.message = m, .entry = lane->sent, .at = piece.at, .len = len};
-    kolo_verbs_lane_send(lane, 0);
+    send_entry(link, lane, &entry);
     f->posted = lane->posted;
     lane->flying_bytes += len;
     m->flying++;
@@ -200,7 +212,7 @@ static enum gone go_on(struct kolo_link *link, struct kolo_carrier_message *m, e
     if (turn == CHUNK) {
         send_chunk(link, lane, m);
     } else {
-        send_piece(link, lane, m, announces ? 0 : kolo_min(m->total - m->made, KOLO_VERBS_PIECE));
+        send_piece(link, lane, m, announces);
     }
     if (m->failed) {
         kolo_verbs_message_end_send(link, m);
@@ -248,7 +260,9 @@ bool kolo_verbs_pump(struct kolo_link *link)
     }
     pulled = (link->again == NULL && link->base.sends.first != NULL && pull_sends(link)) || pulled;
     for (int i = 0; i < link->nlanes; i++) {
-        kolo_verbs_lane_flush(&link->lane[i]);
+        if (kolo_verbs_lane_is_due(&link->lane[i])) {
+            kolo_verbs_lane_flush(&link->lane[i]);
+        }
     }
     return pulled;
 }

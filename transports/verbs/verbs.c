@@ -10,7 +10,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { EPOLL_EVERY = 64, EVENTS = 64, QUIET_TURNS = 100 };
+enum { EPOLL_EVERY = 256, EVENTS = 64, QUIET_TURNS = 100 };
 enum { TIMEOUT = 18 /* 4.096 us * 2^18 = 1.07 s */, RETRIES = 7, LANES_EACH = 2 };
 
 /* ---- the endpoint ---- */

@@ -7,6 +7,7 @@
  *   address.c     the address of a rank, and the pairs of rails that follow from two addresses
  *   control.c     a TCP connection each way beside the data: liveness, offers of queue pairs
  *   link.c        the state of a link that all its parts change
+ *   entry.c       entries as they are on the wire
  *   queue_pair.c  the states of a queue pair
  *   lane.c        a lane: its life and its end, work requests of its queue pair, credits
  *   lanes.c       how lanes come up, fail, and come back
@@ -20,7 +21,7 @@
  * A rail is a port of a device. A link has one lane or more over each rail that reaches the peer. A
  * lane is a reliable queue pair and a ring of KOLO_VERBS_SLOTS slots at the other end.
  *
- * Each slot takes an entry: struct kolo_verbs_entry and at most KOLO_VERBS_PIECE bytes. RDMA writes
+ * Each slot takes an entry: its heads and at most KOLO_VERBS_PIECE bytes. RDMA writes
  * it with an immediate value, so that the receiver finds it in its completion queue. The value has
  * the number of entries taken from the other direction: the credits. If no entry goes back, an
  * immediate value goes alone. So a receiver is always ready, and never overrun. The value also has
@@ -43,8 +44,8 @@
 #include "transports/acceptor.h"
 #include "transports/carrier.h"
 #include "transports/doubt.h"
+#include "transports/verbs/entry.h"
 #include "transports/verbs/library.h"
-#include "transports/verbs/wire.h"
 #include "util/secret.h"
 
 enum {
@@ -56,8 +57,9 @@ enum {
     KOLO_VERBS_NOTES = 4,     /* values alone that may arrive before the receiver polls */
     KOLO_VERBS_BATCH = 8,     /* fewer missing receives are not posted yet */
     KOLO_VERBS_RECVS = KOLO_VERBS_SLOTS + 2 * KOLO_VERBS_NOTES + KOLO_VERBS_BATCH,
-    KOLO_VERBS_CHAIN = 32, /* work requests posted together */
-    KOLO_VERBS_AGAIN = 64  /* chunks of a message to write again */
+    KOLO_VERBS_CREDITS_DUE = KOLO_VERBS_SLOTS / 4, /* entries taken, and not told yet */
+    KOLO_VERBS_CHAIN = 32,                         /* work requests posted together */
+    KOLO_VERBS_AGAIN = 64                          /* chunks of a message to write again */
 };
 #define KOLO_VERBS_RECEIVE (UINT32_C(1) << 31) /* in the upper half of wr_id: a receive */
 
@@ -297,17 +299,23 @@ void kolo_verbs_lane_break(struct kolo_verbs_lane *lane, const char *what);
 bool kolo_verbs_lane_fill(struct kolo_verbs_lane *lane);
 /* The live lane with room that will be free first, or NULL. */
 struct kolo_verbs_lane *kolo_verbs_lane_choose(struct kolo_link *link, uint32_t more);
-/* The place of the next entry. kolo_verbs_lane_send() sends it, with `len` bytes behind its head,
- * at the next flush. */
-struct kolo_verbs_entry *kolo_verbs_lane_entry(struct kolo_verbs_lane *lane);
-void kolo_verbs_lane_send(struct kolo_verbs_lane *lane, uint32_t len);
+/* The slot of the next entry. kolo_verbs_lane_send() sends it, of `bytes`, at the next flush.
+ * `tells`: a message waits for its completion. */
+char *kolo_verbs_lane_slot(const struct kolo_verbs_lane *lane);
+void kolo_verbs_lane_send(struct kolo_verbs_lane *lane, uint32_t bytes, bool tells);
 /* Write [from, from + len) to the peer's memory before the next entry. */
 void kolo_verbs_lane_write(struct kolo_verbs_lane *lane, const void *from, uint32_t len,
                            uint32_t lkey, uint64_t to, uint32_t rkey);
 /* Send an immediate value alone. Its arrival makes the lane live. */
 void kolo_verbs_lane_try(struct kolo_verbs_lane *lane);
-/* Post the work requests that were made, and credits that are due. */
+/* Post the work requests that were made, and credits and receives that are due. */
 void kolo_verbs_lane_flush(struct kolo_verbs_lane *lane);
+/* Whether a flush has anything to do. A turn that finds nothing costs only this. */
+static inline bool kolo_verbs_lane_is_due(const struct kolo_verbs_lane *lane)
+{
+    return lane->nchain > 0 || lane->taken - lane->told >= KOLO_VERBS_CREDITS_DUE ||
+           lane->recvs <= KOLO_VERBS_RECVS - KOLO_VERBS_BATCH;
+}
 /* Request a completion report for all posted work. True: all of it has completed. */
 bool kolo_verbs_lane_is_quiet(struct kolo_verbs_lane *lane);
 

@@ -15,7 +15,7 @@
 enum {
     KOLO_VERBS_RAILS = 4,
     KOLO_VERBS_LANES = 8,              /* of a link */
-    KOLO_VERBS_SLOT = (8 << 10) + 128, /* bytes: 8 KiB and a head, in whole cache lines */
+    KOLO_VERBS_SLOT = (8 << 10) + 256, /* bytes: see KOLO_VERBS_PIECE */
 };
 
 #define KOLO_VERBS_MAGIC UINT32_C(0x6b766273)
@@ -59,21 +59,36 @@ enum kolo_verbs_kind {
     KOLO_VERBS_TAKEN = 4
 };
 
-struct kolo_verbs_entry {
-    uint16_t len; /* payload bytes that follow */
-    uint8_t kind; /* enum kolo_verbs_kind */
+/* An entry begins with a head. Behind it are a part, if the head has KOLO_VERBS_PART, then the
+ * sender's call, if it has KOLO_VERBS_CALL, then the payload. entry.c writes and reads them. */
+struct kolo_verbs_head {
+    uint16_t len; /* payload bytes */
+    uint8_t kind; /* enum kolo_verbs_kind, KOLO_VERBS_PART and KOLO_VERBS_CALL */
     uint8_t channel;
-    uint16_t magic;        /* KOLO_VERBS_ENTRY_MAGIC */
+    uint16_t zeros; /* bytes of a short message behind its payload: they are 0, and not sent */
     uint16_t taken_blocks; /* of the messages taken (window.h) */
     uint32_t number;       /* of the message in its channel, from 0 */
     uint32_t taken;        /* messages of this channel that the sender of the entry has taken */
-    uint64_t offset, total;
-    struct kolo_call_sign call; /* the sender's, of a message and of READY */
 };
-static_assert(sizeof(struct kolo_verbs_entry) == 72, "wire format");
+static_assert(sizeof(struct kolo_verbs_head) == 16, "wire format");
+enum { KOLO_VERBS_PART = 1 << 4, KOLO_VERBS_CALL = 1 << 5, KOLO_VERBS_KINDS = KOLO_VERBS_PART - 1 };
+
+struct kolo_verbs_part { /* of a message. Without it the entry has the whole message */
+    uint64_t offset, total;
+};
+static_assert(sizeof(struct kolo_call_sign) == 40, "wire format");
+
+enum {
+    KOLO_VERBS_HEADS = sizeof(struct kolo_verbs_head) + sizeof(struct kolo_verbs_part) +
+                       sizeof(struct kolo_call_sign),
+    /* Payload bytes of an entry at most. A slot has room for 8 KiB, and for the heads that other
+     * pieces of 8 KiB leave no room for: a message of 32 KiB takes four entries. */
+    KOLO_VERBS_PIECE = KOLO_VERBS_SLOT - KOLO_VERBS_HEADS,
+    /* Bytes of an entry that others of its message follow: whole packets of any MTU. */
+    KOLO_VERBS_FULL = 8 << 10,
+    KOLO_VERBS_BRIEF = 256 /* bytes of the longest message whose last zeros are not sent */
+};
 static_assert(KOLO_VERBS_SLOT <= UINT16_MAX, "len counts a slot's bytes");
-#define KOLO_VERBS_ENTRY_MAGIC 0x6b78
-#define KOLO_VERBS_PIECE       (KOLO_VERBS_SLOT - sizeof(struct kolo_verbs_entry))
 
 /* An immediate value: the number of entries taken from the other direction, and from bit 15 on the
  * number of entries sent before it, both modulo 2^15. Its highest bit says that no entry comes with
