@@ -58,9 +58,8 @@ static bool is_slow(const void *dst, const void *src)
     return behind > 0 && behind < 64;
 }
 
-/* Whether the processor says that `rep movsb` is fast also for few bytes (FSRM). Others are at
- * least as fast by words, and an emulator without FSRM (QEMU's TCG) moves one byte a turn by `rep
- * movsb`, at a tenth of the speed of words. */
+/* Whether the processor says that `rep movsb` is fast for every length (FSRM). Others copy by words.
+ * QEMU's emulation moves one byte a turn by `rep movsb`, at a tenth of the speed of words. */
 static bool has_fast_bytes(void)
 {
     static _Atomic signed char known; /* 0: not yet; 1: yes; -1: no */

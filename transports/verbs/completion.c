@@ -44,17 +44,19 @@ static void fail_invalid(struct kolo_verbs_lane *lane, const struct ibv_wc *wc)
 {
     const uint32_t n = lane->taken - 1, value = ntohl(wc->imm_data);
     const char *slot = lane->in + (size_t)(n % KOLO_VERBS_SLOTS) * KOLO_VERBS_SLOT;
+    struct kolo_verbs_head head;
     struct kolo_verbs_entry e;
-    char what[280];
+    char what[300];
+    memcpy(&head, slot, sizeof head);
     (void)kolo_verbs_entry_read(slot, wc->byte_len, &e);
     (void)snprintf(
         what, sizeof what,
         "sent an invalid message over %s port %u (lane %d, epoch %u, entry %u, %u bytes, "
-        "value %#x, %u of %u sent taken: kind %u of channel %u, number %u, offset %llu, "
-        "%u bytes of %llu)",
+        "value %#x, %u of %u sent taken: kind %#x of channel %u, number %u, offset %llu, "
+        "%u bytes and %u zeros of %llu)",
         lane->rail->name, lane->rail->port, lane->index, lane->epoch, n, wc->byte_len, value,
-        lane->credited, lane->sent, e.kind, e.channel, e.number, (unsigned long long)e.offset,
-        e.len, (unsigned long long)e.total);
+        lane->credited, lane->sent, head.kind, e.channel, e.number, (unsigned long long)e.offset,
+        e.len, e.zeros, (unsigned long long)e.total);
     kolo_verbs_fail(lane->link, what, 0, false);
 }
 

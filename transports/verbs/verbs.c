@@ -10,7 +10,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { EPOLL_EVERY = 256, EVENTS = 64, QUIET_TURNS = 100 };
+enum { EPOLL_EVERY = 256, QUIET_EPOLL_EVERY = 16, EVENTS = 64, QUIET_TURNS = 100 };
 enum { TIMEOUT = 18 /* 4.096 us * 2^18 = 1.07 s */, RETRIES = 7, LANES_EACH = 2 };
 
 /* ---- the endpoint ---- */
@@ -315,8 +315,9 @@ static int verbs_progress(struct kolo_endpoint *ep, int budget)
 {
     int moved = 0;
     const bool idle = ep->all.active == NULL;
+    const unsigned every = ep->quiet < QUIET_TURNS ? EPOLL_EVERY : QUIET_EPOLL_EVERY;
     const bool asks =
-        idle || ep->nconnecting > 0 || ep->acceptor.nguests > 0 || ep->turns++ % EPOLL_EVERY == 0;
+        idle || ep->nconnecting > 0 || ep->acceptor.nguests > 0 || ep->turns++ % every == 0;
     (void)budget; /* a turn is short: every rail gives a bounded number of completions */
     if (asks && kolo_acceptor_seems_whole(&ep->acceptor)) {
         ask_epoll(ep);

@@ -21,13 +21,13 @@
  * A rail is a port of a device. A link has one lane or more over each rail that reaches the peer. A
  * lane is a reliable queue pair and a ring of KOLO_VERBS_SLOTS slots at the other end.
  *
- * Each slot takes an entry: its heads and at most KOLO_VERBS_PIECE bytes. RDMA writes
- * it with an immediate value, so that the receiver finds it in its completion queue. The value has
- * the number of entries taken from the other direction: the credits. If no entry goes back, an
- * immediate value goes alone. So a receiver is always ready, and never overrun. The value also has
- * the number of entries sent before: a device that repeats or skips one is found out.
+ * Each slot takes an entry: its heads and at most KOLO_VERBS_PIECE bytes. RDMA writes it with an
+ * immediate value, so that the receiver finds it in its completion queue. The value has the number
+ * of entries taken from the other direction: the credits. If no entry goes back, an immediate value
+ * goes alone. So a receiver is always ready, and never overrun. The value also has the number of
+ * entries sent before: a device that repeats or skips one is found out.
  *
- *   DATA    bytes [offset, offset + len) of a message of `total` bytes
+ *   DATA    bytes [offset, offset + len) of a message of `total` bytes, and `zeros` bytes of 0
  *   READY   the receive of a long message is posted; the place to write to follows
  *   PLACED  `offset` bytes of the message were written there, by this lane, before this entry
  *   TAKEN   no payload; like every entry it has the count of messages taken from its channel
@@ -300,7 +300,7 @@ bool kolo_verbs_lane_fill(struct kolo_verbs_lane *lane);
 /* The live lane with room that will be free first, or NULL. */
 struct kolo_verbs_lane *kolo_verbs_lane_choose(struct kolo_link *link, uint32_t more);
 /* The slot of the next entry. kolo_verbs_lane_send() sends it, of `bytes`, at the next flush.
- * `tells`: a message waits for its completion. */
+ * `tells`: its completion is reported, because a message waits for it. */
 char *kolo_verbs_lane_slot(const struct kolo_verbs_lane *lane);
 void kolo_verbs_lane_send(struct kolo_verbs_lane *lane, uint32_t bytes, bool tells);
 /* Write [from, from + len) to the peer's memory before the next entry. */

@@ -18,7 +18,7 @@ enum {
     KOLO_VERBS_SLOT = (8 << 10) + 256, /* bytes: see KOLO_VERBS_PIECE */
 };
 
-#define KOLO_VERBS_MAGIC UINT32_C(0x6b766273)
+#define KOLO_VERBS_MAGIC UINT32_C(0x6b766274)
 
 struct kolo_verbs_port { /* a rail, as its peers know it */
     unsigned char gid[16];
@@ -73,7 +73,7 @@ struct kolo_verbs_head {
 static_assert(sizeof(struct kolo_verbs_head) == 16, "wire format");
 enum { KOLO_VERBS_PART = 1 << 4, KOLO_VERBS_CALL = 1 << 5, KOLO_VERBS_KINDS = KOLO_VERBS_PART - 1 };
 
-struct kolo_verbs_part { /* of a message. Without it the entry has the whole message */
+struct kolo_verbs_part { /* of a message. Without it offset is 0, and total is len + zeros */
     uint64_t offset, total;
 };
 static_assert(sizeof(struct kolo_call_sign) == 40, "wire format");
@@ -81,8 +81,9 @@ static_assert(sizeof(struct kolo_call_sign) == 40, "wire format");
 enum {
     KOLO_VERBS_HEADS = sizeof(struct kolo_verbs_head) + sizeof(struct kolo_verbs_part) +
                        sizeof(struct kolo_call_sign),
-    /* Payload bytes of an entry at most. A slot has room for 8 KiB, and for the heads that other
-     * pieces of 8 KiB leave no room for: a message of 32 KiB takes four entries. */
+    /* The most payload bytes of an entry. It is more than KOLO_VERBS_FULL, so that the last piece of
+     * a message can take the bytes that the heads of the others left no room for. Then 32 KiB take
+     * four entries. */
     KOLO_VERBS_PIECE = KOLO_VERBS_SLOT - KOLO_VERBS_HEADS,
     /* Bytes of an entry that others of its message follow: whole packets of any MTU. */
     KOLO_VERBS_FULL = 8 << 10,

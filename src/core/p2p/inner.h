@@ -99,7 +99,7 @@ struct kolo_p2p {
     struct kolo_comm *comm;
     pthread_mutex_t inbox_lock; /* of inbox; taken after links.lock, for a few instructions */
     struct kolo_p2p_fifo inbox; /* started, in order */
-    _Atomic bool filled;        /* the inbox may have operations; any thread reads it */
+    _Atomic bool filled;        /* the inbox has operations; read without inbox_lock, too */
     _Atomic int active;         /* operations started and not done; any thread reads it */
     _Atomic int unheard;        /* peers that got eager messages and sent no header yet; likewise */
     _Atomic unsigned idle;      /* calls of progress with nothing pending; only a throttle */
