@@ -83,10 +83,10 @@ def collect(started, limit_s=LIMIT_S):
     return results
 
 
-def on_ranks(ranks, body, **init):
-    """What body(rank) returned on each of `ranks` ranks. Every rank must end well."""
+def on_ranks(ranks, body, limit_s=LIMIT_S, **init):
+    """What body(rank) returned on each of `ranks` ranks. Every rank must end well, within `limit_s` seconds."""
     with tempfile.TemporaryDirectory(prefix="torch-test-") as folder:
-        results = collect(start(body, ranks, folder, **init))
+        results = collect(start(body, ranks, folder, **init), limit_s)
     for rank, (state, result) in enumerate(results):
         assert state == "ok", f"rank {rank} of {ranks} {state}: {result}"
     return [result for _, result in results]

@@ -18,13 +18,19 @@ PYTHON = os.path.join(HERE, "..", "..", ".venv-frameworks", "bin", "python")
 MODULES = ("process_group_test", "manager_integ_test", "local_sgd_integ_test", "lighthouse_test", "ddp_test",
            "parameter_server_test")
 KNOWN = {"test_gloo_timeout": "it looks for the words of a TCPStore; kolo names the rank that has not joined"}
+# These fail now and then, over gloo, too: what their failure says, and why. They are run again by themselves, and
+# must pass then.
+RACES = {"Tensor-likes are not close": ("test_ddp_skip_init_sync", "its threads share a random generator, and one may "
+                                        "draw from it between another's seed and weights"),
+         "Timeout expired": ("test_", "torchft's own calls have limits of seconds, which a busy machine exceeds")}
+TRIES = 3
 LIMIT_S = 400
 
 
-def run(backend, report):
-    """Run them; exit status of pytest and its output."""
+def run(backend, report, only=None):
+    """Run them, or `only` one; exit status of pytest and its output."""
     left_out = "not nccl" if os.environ.get("KOLO_TEST_WHOLE") else "not nccl and not Baby and not baby"
-    command = [PYTHON, "-m", "pytest", "-q", "--timeout", "120", "-k", left_out, "--junitxml", report,
+    command = [PYTHON, "-m", "pytest", "-q", "--timeout", "120", "-k", only or left_out, "--junitxml", report,
                "-o", "junit_family=xunit1", "-p", "no:cacheprovider",
                *(["-p", "in_gloos_place"] if backend == "kolo" else []),
                "--pyargs", *(f"torchft.{module}" for module in MODULES)]
@@ -34,6 +40,17 @@ def run(backend, report):
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                               env={**os.environ, "PYTHONPATH": path})
     return done.returncode, done.stdout
+
+
+def race(name, text):
+    """Why a failed test may pass by itself, or None."""
+    return next((why for said, (begin, why) in RACES.items() if said in text and name.startswith(begin)), None)
+
+
+def passes_again(backend, name):
+    """Whether a test passes by itself."""
+    with tempfile.TemporaryDirectory() as folder:
+        return any(run(backend, os.path.join(folder, "report.xml"), name)[0] == 0 for _ in range(TRIES))
 
 
 def main():
@@ -53,10 +70,13 @@ def main():
         name = case.get("name")
         failed = case.find("failure") if case.find("failure") is not None else case.find("error")
         skipped = case.find("skipped")
-        right = (failed is not None) == (name in known)
+        why = race(name, failed.text or "") if failed is not None and name not in known else None
+        again = why is not None and passes_again(backend, name)
+        right = again or (failed is not None) == (name in known)
         bad = bad or not right
         print(f"{'ok' if right else 'not ok'} {number} - {case.get('classname')}.{name}" +
               (f" # SKIP {skipped.get('message')}" if skipped is not None else
+               f": passes by itself: {why}" if again else
                f": fails as it is known to: {known[name]}" if name in known else ""))
         if failed is not None and not right:
             print("".join(f"# {line}\n" for line in (failed.text or "").splitlines()), end="")
