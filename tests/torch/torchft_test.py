@@ -18,8 +18,8 @@ PYTHON = os.path.join(HERE, "..", "..", ".venv-frameworks", "bin", "python")
 MODULES = ("process_group_test", "manager_integ_test", "local_sgd_integ_test", "lighthouse_test", "ddp_test",
            "parameter_server_test")
 KNOWN = {"test_gloo_timeout": "it looks for the words of a TCPStore; kolo names the rank that has not joined"}
-# These fail now and then, over gloo, too: what their failure says, and why. They are run again by themselves, and
-# must pass then.
+# Tests with races of their own: the text of the failure, the begin of the test's name, and the cause. Such a test is
+# run again by itself, and must pass then. The first one fails over gloo, too.
 RACES = {"Tensor-likes are not close": ("test_ddp_skip_init_sync", "its threads share a random generator, and one may "
                                         "draw from it between another's seed and weights"),
          "Timeout expired": ("test_", "torchft's own calls have limits of seconds, which a busy machine exceeds")}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Entries as they are on the wire: the heads that an entry needs, and no others. A message of a few
- * bytes takes a few bytes more, which counts where a device copies what it sends into its queue. */
+ * bytes takes a few bytes more. This matters where a device copies a short entry into its queue. */
 #include "transports/verbs/entry.h"
 
 #include <string.h>
